@@ -1,0 +1,76 @@
+"""Plug-and-play reconstruction with proximal denoisers, in and out of their domain.
+
+The names below are loaded when they are first used, so that ``import proxmatch`` is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "LPN": "denoisers",
+    "LPNConfig": "denoisers",
+    "GradientStep": "denoisers",
+    "GradientStepConfig": "denoisers",
+    "ProximalDenoiser": "denoisers",
+    "import_checkpoint": "denoisers",
+    "lipschitz": "denoisers",
+    "load": "denoisers",
+    "save": "denoisers",
+    "shipped": "denoisers",
+    "Problem": "problems",
+    "gaussian_deblurring": "problems",
+    "super_resolution": "problems",
+    "PnPResult": "pnp",
+    "pnp_pgd": "pnp",
+    "embedded": "data",
+}
+
+if TYPE_CHECKING:
+    from proxmatch.data import embedded
+    from proxmatch.denoisers import (
+        LPN,
+        GradientStep,
+        GradientStepConfig,
+        LPNConfig,
+        ProximalDenoiser,
+        import_checkpoint,
+        lipschitz,
+        load,
+        save,
+        shipped,
+    )
+    from proxmatch.pnp import PnPResult, pnp_pgd
+    from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+
+__all__ = [
+    "LPN",
+    "GradientStep",
+    "GradientStepConfig",
+    "LPNConfig",
+    "PnPResult",
+    "Problem",
+    "ProximalDenoiser",
+    "embedded",
+    "gaussian_deblurring",
+    "import_checkpoint",
+    "lipschitz",
+    "load",
+    "pnp_pgd",
+    "save",
+    "shipped",
+    "super_resolution",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'proxmatch' has no attribute {name!r}")
+    return getattr(import_module(f"proxmatch.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

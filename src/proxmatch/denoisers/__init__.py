@@ -1,0 +1,24 @@
+"""Denoisers that are proximal maps: learned proximal networks and gradient-step denoisers."""
+
+from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers.checkpoint import load, save, shipped
+from proxmatch.denoisers.gradient_step import GradientStep, GradientStepConfig
+from proxmatch.denoisers.inverse import Inverse
+from proxmatch.denoisers.lpn import LPN, LPNConfig
+from proxmatch.denoisers.published import import_checkpoint
+from proxmatch.denoisers.spectrum import Spectrum, lipschitz
+
+__all__ = [
+    "LPN",
+    "GradientStep",
+    "GradientStepConfig",
+    "Inverse",
+    "LPNConfig",
+    "ProximalDenoiser",
+    "Spectrum",
+    "import_checkpoint",
+    "lipschitz",
+    "load",
+    "save",
+    "shipped",
+]

@@ -1,0 +1,174 @@
+r"""What every proximal denoiser has: a potential, an inverse, and the regulariser they induce.
+
+A denoiser D = grad h with h strongly convex is the proximal map of a function R:
+
+    D = prox_R,    R(u) = h*(u) - |u|^2 / 2,    grad R(u) = D^{-1}(u) - u,
+
+where h* is the convex conjugate (Propositions B.1 for LPN and B.2 for gradient-step denoisers).
+With z = D^{-1}(u) it is h*(u) = <u, z> - h(z), so R costs one inversion and one potential.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from deepinv.models import Denoiser
+from torch import Tensor
+
+from proxmatch.denoisers.inverse import Inverse, default_tolerance, newton_cg
+from proxmatch.errors import InputError, NotConvergedWarning
+
+Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
+
+
+class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
+    """A denoiser that is the gradient of a convex potential, D = grad h.
+
+    Subclasses implement :meth:`forward`, :meth:`potential`, :meth:`linearize` and
+    :attr:`smoothness`; the inverse and the regulariser follow. Images are ``(B, C, H, W)``, in
+    [0, 1] up to noise, in the dtype and on the device of the denoiser. No method changes its
+    arguments, their ``requires_grad`` or the grad mode.
+
+    Args:
+        channels: number of image channels C.
+        sigma: noise level the denoiser was trained at, in units of the image; None if unknown.
+
+    Attributes:
+        record: how the denoiser came about (JSON values only); saved with it.
+    """
+
+    def __init__(self, channels: int, sigma: float | None = None) -> None:
+        super().__init__()
+        self.channels = channels
+        self.sigma = sigma
+        self.record: dict[str, Any] = {}
+
+    @abstractmethod
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D(x) = grad h(x).
+
+        Args:
+            x: noisy images, ``(B, C, H, W)``.
+            sigma: noise level, a number or ``(B,)``; None means the denoiser's own. Families that
+                are not conditioned on the noise level ignore it.
+        """
+
+    @abstractmethod
+    def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """h(x), ``(B,)``, differentiable in x and in the parameters."""
+
+    @abstractmethod
+    def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
+        """D(x) and the map v -> J_D(x) v, both outside autograd.
+
+        J_D is the Hessian of h: symmetric, and positive definite where D is a proximal map.
+        """
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """L_H: a Lipschitz constant of D^{-1}, so H_k is L_H-smooth (Lemma 3.1)."""
+
+    def inverse(
+        self,
+        u: Tensor,
+        sigma: float | Tensor | None = None,
+        *,
+        initial: Tensor | None = None,
+        tolerance: float | None = None,
+        max_iterations: int = 100,
+    ) -> Inverse:
+        """Solve D(z) = u, image by image within one batch.
+
+        The default is Newton-CG on the convex function z -> h(z) - <u, z>.
+
+        Args:
+            u: ``(B, C, H, W)``.
+            sigma: noise level, as in :meth:`forward`.
+            initial: where to start; u itself by default.
+            tolerance: on |D(z) - u| / |u|; by default 1e-5 in float32 and 1e-10 in float64.
+            max_iterations: bound on the number of outer iterations.
+        """
+        u, start = self._inverse_arguments(u, initial)
+        return newton_cg(
+            lambda z: self.linearize(z, sigma),
+            u,
+            start,
+            tolerance or default_tolerance(u.dtype),
+            max_iterations,
+        )
+
+    def regularizer(
+        self,
+        u: Tensor,
+        sigma: float | Tensor | None = None,
+        *,
+        inverse: Inverse | None = None,
+    ) -> Tensor:
+        """R(u) = h*(u) - |u|^2 / 2, ``(B,)``, up to the constant that D does not determine.
+
+        An error e in the inverse is an error of order e^2 here. The result carries no graph: its
+        gradient is :meth:`regularizer_grad`.
+
+        Args:
+            u: ``(B, C, H, W)``.
+            sigma: noise level, as in :meth:`forward`.
+            inverse: D^{-1}(u), when it is known already.
+        """
+        z = self._converged(inverse or self.inverse(u, sigma)).z
+        with torch.no_grad():
+            u = u.detach()
+            return ((z - u / 2) * u).flatten(1).sum(1) - self.potential(z, sigma)
+
+    def regularizer_grad(self, u: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """Grad R(u) = D^{-1}(u) - u, the shape of u."""
+        return self._converged(self.inverse(u, sigma)).z - u.detach()
+
+    def _check(self, x: Tensor) -> Tensor:
+        """Refuse what is not a batch of images for this denoiser."""
+        if not isinstance(x, Tensor):
+            raise InputError(f"a denoiser takes a torch tensor, got {type(x).__name__}")
+        if x.dim() != 4:
+            raise InputError(
+                f"expected images of shape (batch, channels, height, width), got {tuple(x.shape)}; "
+                "add the missing dimension with x[None]"
+            )
+        if x.shape[1] != self.channels:
+            raise InputError(
+                f"this denoiser takes {self.channels} channel(s), the images have {x.shape[1]}; "
+                "convert them, or load a denoiser made for them"
+            )
+        if min(x.shape) == 0:
+            raise InputError(f"the batch is empty: shape {tuple(x.shape)}")
+        own = next(self.parameters(), x)
+        if x.dtype != own.dtype or x.device != own.device:
+            raise InputError(
+                f"the images are {x.dtype} on {x.device}, the denoiser is {own.dtype} on "
+                f"{own.device}; move one with .to(...)"
+            )
+        return x
+
+    def _inverse_arguments(self, u: Tensor, initial: Tensor | None) -> tuple[Tensor, Tensor]:
+        u = self._check(u).detach()
+        start = u if initial is None else self._check(initial).detach()
+        if start.shape != u.shape:
+            raise InputError(
+                f"the starting point has shape {tuple(start.shape)}, u has {tuple(u.shape)}"
+            )
+        return u, start
+
+    @staticmethod
+    def _converged(inverse: Inverse) -> Inverse:
+        if not bool(inverse.converged.all()):
+            failed = (~inverse.converged).nonzero().flatten().tolist()
+            warnings.warn(
+                f"D(z) = u was not solved for image(s) {failed}: relative residual up to "
+                f"{float(inverse.residual.max()):.1e}; u may lie outside the image of D",
+                NotConvergedWarning,
+                stacklevel=3,
+            )
+        return inverse

@@ -1,0 +1,264 @@
+"""Saving and loading proximal denoisers: safetensors for the weights, JSON for everything else.
+
+A checkpoint is a folder with ``model.safetensors`` and ``config.json``. Nothing in it is ever
+unpickled. Loading checks that names, shapes and dtypes are those the configuration asks for, that
+every number is finite, and that an LPN is convex.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors
+import safetensors.torch
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import Tensor
+
+from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers.gradient_step import GradientStep, GradientStepConfig
+from proxmatch.denoisers.lpn import LPN, LPNConfig
+from proxmatch.errors import (
+    CheckpointError,
+    ConvexityError,
+    FutureFormatError,
+    UnsafeCheckpointError,
+)
+
+FORMAT_VERSION = 1
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+Family = Literal["lpn", "gradient-step"]
+
+
+class Checkpoint(BaseModel):
+    """The contents of ``config.json``.
+
+    Attributes:
+        format: always ``proxmatch``.
+        version: of the format.
+        family: ``lpn`` or ``gradient-step``.
+        architecture: fields of :class:`LPNConfig` or :class:`GradientStepConfig`.
+        record: how the weights came about: data, settings, versions, results.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["proxmatch"] = "proxmatch"
+    version: int = FORMAT_VERSION
+    family: Family
+    architecture: dict[str, Any]
+    record: dict[str, Any] = {}
+
+
+def save(model: ProximalDenoiser, folder: str | Path) -> Path:
+    """Write a denoiser to a folder; an interrupted write leaves what was there before.
+
+    Args:
+        model: an :class:`LPN` or a :class:`GradientStep`.
+        folder: made if it does not exist; an earlier checkpoint in it is replaced.
+    """
+    if isinstance(model, LPN):
+        family: Family = "lpn"
+        architecture: BaseModel = model.config.model_copy(update={"sigma": model.sigma})
+    elif isinstance(model, GradientStep):
+        family = "gradient-step"
+        architecture = model.config.model_copy(
+            update={"sigma": model.sigma, "lipschitz": model.lipschitz}
+        )
+    else:
+        raise CheckpointError(f"{type(model).__name__} is no family that can be saved")
+    state = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+    for name in model.constrained() if isinstance(model, LPN) else ():
+        state[name] = state[name].clamp(min=0)
+    _check_finite(state, "the model to be saved")
+    config = Checkpoint(
+        family=family, architecture=architecture.model_dump(mode="json"), record=model.record
+    )
+    try:
+        text = json.dumps(config.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"the record of the model holds what JSON cannot: {error}") from error
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_together(folder, {WEIGHTS: safetensors.torch.save(state), CONFIG: text.encode()})
+    except OSError as error:
+        raise CheckpointError(f"cannot write a checkpoint to {folder}: {error}") from error
+    return folder
+
+
+def load(
+    source: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> ProximalDenoiser:
+    """Read a denoiser from a folder, or by the name of a model that comes with proxmatch.
+
+    Args:
+        source: a folder written by :func:`save`, or one of :func:`shipped`.
+        device: where to put it.
+        dtype: what to convert it to; as saved by default.
+    """
+    folder = _find(source)
+    config = _read_config(folder / CONFIG)
+    model = _build(config, folder / CONFIG)
+    state = _read_weights(folder / WEIGHTS)
+    install(model, state, str(folder / WEIGHTS))
+    model.record = config.record
+    model.to(device=device, dtype=dtype).eval()
+    return model
+
+
+def shipped() -> list[str]:
+    """Names of the models that come with proxmatch."""
+    root = resources.files("proxmatch") / "weights"
+    if not root.is_dir():
+        return []
+    return sorted(entry.name for entry in root.iterdir() if (entry / CONFIG).is_file())
+
+
+def install(model: ProximalDenoiser, state: dict[str, Tensor], origin: str) -> None:
+    """Put weights into a model after checking names, shapes, finiteness and convexity.
+
+    Args:
+        model: takes the weights, in their floating-point dtype.
+        state: by parameter name.
+        origin: where they come from, for the error messages.
+    """
+    wanted = model.state_dict()
+    missing, foreign = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
+    if missing or foreign:
+        raise CheckpointError(
+            f"{origin} does not fit its configuration: "
+            + "; ".join(
+                f"{what} {_some(names)}"
+                for what, names in (("missing", missing), ("unknown", foreign))
+                if names
+            )
+        )
+    for name, t in state.items():
+        if t.shape != wanted[name].shape:
+            raise CheckpointError(
+                f"{origin}: {name} has shape {tuple(t.shape)}, the configuration asks for "
+                f"{tuple(wanted[name].shape)}"
+            )
+    dtypes = {t.dtype for t in state.values()}
+    if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
+        raise CheckpointError(f"{origin}: expected one floating-point dtype, found {dtypes}")
+    _check_finite(state, origin)
+    if isinstance(model, LPN):
+        negative = [name for name in model.constrained() if bool((state[name] < 0).any())]
+        if negative:
+            raise ConvexityError(
+                f"{origin}: {_some(negative)} must be nonnegative for the network to be convex; "
+                "if they were trained with clipping, clip them at zero and save again"
+            )
+    model.to(next(iter(dtypes)))
+    model.load_state_dict(state)
+
+
+def _find(source: str | Path) -> Path:
+    folder = Path(source)
+    if isinstance(source, str) and source in shipped():
+        with resources.as_file(resources.files("proxmatch") / "weights" / source) as path:
+            return path
+    if folder.is_file():
+        raise CheckpointError(
+            f"{folder} is a file; load() reads the folders that save() writes. Convert a published "
+            "checkpoint with import_checkpoint()"
+        )
+    if not folder.is_dir():
+        names = shipped()
+        raise CheckpointError(
+            f"{source}: no such folder, and no such model among {', '.join(names) or 'none'}"
+        )
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder} is no checkpoint: it has no {name}")
+    return folder
+
+
+def _read_config(path: Path) -> Checkpoint:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(raw, dict) or raw.get("format") != "proxmatch":
+        raise CheckpointError(f"{path} is not the configuration of a proxmatch model")
+    version = raw.get("version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise FutureFormatError(
+            f"{path} has format version {version}, this proxmatch reads up to {FORMAT_VERSION}; "
+            "upgrade proxmatch"
+        )
+    try:
+        return Checkpoint.model_validate(raw)
+    except ValidationError as error:
+        raise CheckpointError(f"{path}: {explain(error)}") from error
+
+
+def _build(config: Checkpoint, path: Path) -> ProximalDenoiser:
+    try:
+        if config.family == "lpn":
+            return LPN(LPNConfig.model_validate(config.architecture))
+        return GradientStep(GradientStepConfig.model_validate(config.architecture))
+    except ValidationError as error:
+        raise CheckpointError(f"{path}: architecture: {explain(error)}") from error
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        state: dict[str, Tensor] = safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
+        head = path.read_bytes()[:2] if path.is_file() else b""
+        if head[:1] == b"\x80" or head == b"PK":
+            raise UnsafeCheckpointError(
+                f"{path} is a pickle, not a safetensors file; it was not loaded"
+            ) from error
+        raise CheckpointError(
+            f"{path} is truncated or not a safetensors file ({error}); save the model again"
+        ) from error
+    return state
+
+
+def _check_finite(state: dict[str, Tensor], origin: str) -> None:
+    bad = [name for name, t in state.items() if not bool(torch.isfinite(t).all())]
+    if bad:
+        raise CheckpointError(f"{origin}: {_some(bad)} hold NaN or infinity")
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def explain(error: ValidationError) -> str:
+    """What pydantic found wrong, on one line."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in e['loc']) or 'value'}: {e['msg']}"
+        for e in error.errors(include_url=False)
+    )
+
+
+def _write_together(folder: Path, files: dict[str, bytes]) -> None:
+    """Write all files beside their places, then move them there: nothing is ever half written."""
+    written: list[tuple[str, Path]] = []
+    try:
+        for name, content in files.items():
+            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+            written.append((temporary, folder / name))
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for temporary, place in written:
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, place)
+    finally:
+        for temporary, _ in written:
+            Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,207 @@
+r"""Gradient-step denoisers: D = Id - grad g (equations bg_gs_denoiser and gs_def).
+
+    g(x) = 1/2 |x - N(x)|^2,    grad g(x) = r - J_N(x)^T r,    r = x - N(x),
+
+for a network N. D = grad h with h(x) = |x|^2 / 2 - g(x). If grad g is L-Lipschitz with L < 1, h is
+(1 - L)-strongly convex and D is a proximal map on its image (Proposition B.2). L < 1 is a property
+of the trained weights: it is measured (:func:`proxmatch.denoisers.lipschitz`), never assumed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.inverse import Inverse, anderson, default_tolerance
+from proxmatch.denoisers.unet import CompactUNet
+from proxmatch.errors import InputError, NotContractiveError, UnknownLipschitzError
+
+
+class GradientStepConfig(BaseModel):
+    """How the network N of a gradient-step denoiser is laid out.
+
+    Attributes:
+        channels: image channels.
+        network: ``unet`` (:class:`CompactUNet`) or ``drunet`` (deepinv's DRUNet, which is given the
+            noise level as a further channel).
+        widths: channels at each scale; four scales for DRUNet.
+        blocks: residual blocks at each scale of DRUNet.
+        activation: of DRUNet: ``E`` for ELU, ``S`` for softplus.
+        sigma: noise level of the training; DRUNet is evaluated there unless told otherwise.
+        lipschitz: estimate of L, the Lipschitz constant of grad g, on images of the domain.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    channels: int = Field(3, ge=1)
+    network: Literal["unet", "drunet"] = "unet"
+    widths: tuple[int, ...] = Field((24, 48), min_length=2)
+    blocks: int = Field(2, ge=1)
+    activation: Literal["E", "S"] = "E"
+    sigma: float | None = Field(None, gt=0)
+    lipschitz: float | None = Field(None, ge=0)
+
+    @classmethod
+    def compact(cls, **changes: Any) -> GradientStepConfig:
+        """The network for a CPU: about 0.1 M parameters."""
+        return cls(**changes)
+
+    @classmethod
+    def drunet(cls, **changes: Any) -> GradientStepConfig:
+        """The published GSDRUNet: 17 M parameters."""
+        return cls(**{"network": "drunet", "widths": (64, 128, 256, 512), **changes})
+
+    @property
+    def multiple(self) -> int:
+        """Image sides are brought to multiples of this by replicating the border."""
+        return 1 << (len(self.widths) - 1)
+
+    @property
+    def smallest(self) -> int:
+        """Image sides are brought to at least this."""
+        return 32 if self.network == "drunet" else self.multiple
+
+
+class GradientStep(ProximalDenoiser):
+    """A gradient-step denoiser.
+
+    Args:
+        config: the layout; :meth:`GradientStepConfig.compact` by default.
+
+    Attributes:
+        lipschitz: the current estimate of L, or None; set it after measuring it.
+    """
+
+    def __init__(self, config: GradientStepConfig | None = None) -> None:
+        config = config or GradientStepConfig.compact()
+        super().__init__(config.channels, config.sigma)
+        self.config = config
+        self.lipschitz = config.lipschitz
+        self.network = _build(config)
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D(x) = x - grad g(x), the shape of x."""
+        x = self._check(x)
+        keep = torch.is_grad_enabled() and (
+            x.requires_grad or any(p.requires_grad for p in self.parameters())
+        )
+        with torch.inference_mode(False), torch.enable_grad():
+            z = x if keep and x.requires_grad else _leaf(x)
+            out = z - self._grad_g(z, self._level(z, sigma), create_graph=keep)
+        return out if keep else out.detach()
+
+    def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """h(x) = |x|^2 / 2 - g(x), ``(B,)``."""
+        x = self._check(x)
+        r = x - self._network(x, self._level(x, sigma))
+        return ((x**2).flatten(1).sum(1) - (r**2).flatten(1).sum(1)) / 2
+
+    def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
+        """D(x) and v -> J_D(x) v, over one graph that is kept for all v."""
+        with torch.inference_mode(False), torch.enable_grad():
+            z = _leaf(self._check(x))
+            g = self._grad_g(z, self._level(z, sigma), create_graph=True)
+
+        def jacobian(v: Tensor) -> Tensor:
+            with torch.inference_mode(False):
+                (hv,) = torch.autograd.grad(g, z, v.detach().clone(), retain_graph=True)
+            return v.detach() - hv
+
+        return (z - g).detach(), jacobian
+
+    def inverse(
+        self,
+        u: Tensor,
+        sigma: float | Tensor | None = None,
+        *,
+        initial: Tensor | None = None,
+        tolerance: float | None = None,
+        max_iterations: int = 200,
+    ) -> Inverse:
+        """Solve D(z) = u by the accelerated fixed point z <- u + grad g(z).
+
+        It need not converge where u is outside the image of D or L >= 1; ``converged`` tells.
+        Arguments as in :meth:`ProximalDenoiser.inverse`.
+        """
+        u, start = self._inverse_arguments(u, initial)
+        tolerance = tolerance or default_tolerance(u.dtype)
+        return anderson(lambda z: self.forward(z, sigma), u, start, tolerance, max_iterations)
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1 / (1 - L) (Proposition B.2), from the estimate :attr:`lipschitz`."""
+        if self.lipschitz is None:
+            raise UnknownLipschitzError(
+                "L of this gradient-step denoiser was never measured; set denoiser.lipschitz to "
+                "lipschitz(denoiser, images).constant.max() on images of the domain"
+            )
+        if not self.lipschitz < 1:
+            raise NotContractiveError(
+                f"L = {self.lipschitz:.3f} >= 1: D is not known to be a proximal map and L_H does "
+                "not exist; adapt the denoiser with the contractivity penalty"
+            )
+        return 1.0 / (1.0 - self.lipschitz)
+
+    def _grad_g(self, x: Tensor, sigma: Tensor | None, create_graph: bool) -> Tensor:
+        """Grad g(x) for an x that requires a gradient."""
+        n = self._network(x, sigma)
+        r = x - n
+        (jtr,) = torch.autograd.grad(n, x, r, create_graph=create_graph)
+        return r - jtr
+
+    def _network(self, x: Tensor, sigma: Tensor | None) -> Tensor:
+        """N(x) at any size: border replicated up to a size the network takes, result cropped."""
+        height, width = x.shape[-2:]
+        bottom, right = (self._missing(n) for n in (height, width))
+        if not bottom and not right:
+            return self._call(x, sigma)
+        padded = F.pad(x, (0, right, 0, bottom), mode="replicate")
+        return self._call(padded, sigma)[..., :height, :width]
+
+    def _missing(self, n: int) -> int:
+        m = self.config.multiple
+        return max(-(-n // m) * m, self.config.smallest) - n
+
+    def _call(self, x: Tensor, sigma: Tensor | None) -> Tensor:
+        out: Tensor = self.network(x) if sigma is None else self.network(x, sigma)
+        return out
+
+    def _level(self, x: Tensor, sigma: float | Tensor | None) -> Tensor | None:
+        """Noise level of each image, ``(B,)``, for a network that wants one."""
+        if self.config.network != "drunet":
+            return None
+        sigma = self.sigma if sigma is None else sigma
+        if sigma is None:
+            raise InputError(
+                "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
+            )
+        level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).flatten()
+        if level.numel() not in (1, x.shape[0]):
+            raise InputError(f"{level.numel()} noise levels for {x.shape[0]} images")
+        return level.expand(x.shape[0])
+
+
+def _leaf(x: Tensor) -> Tensor:
+    """A tensor of our own to differentiate in, whatever mode x was made in."""
+    return x.detach().clone().requires_grad_()
+
+
+def _build(config: GradientStepConfig) -> nn.Module:
+    if config.network == "unet":
+        return CompactUNet(config.channels, config.widths)
+    from deepinv.models import DRUNet
+
+    network: nn.Module = DRUNet(
+        in_channels=config.channels,
+        out_channels=config.channels,
+        nc=config.widths,
+        nb=config.blocks,
+        act_mode=config.activation,
+        pretrained=None,
+    )
+    return network

@@ -1,0 +1,300 @@
+r"""Learned proximal networks: D = grad Psi with Psi strongly convex (equation LPN_def).
+
+    Psi(x) = psi(x) + alpha / 2 |x|^2,    psi input-convex with softplus,    alpha in (0, 1).
+
+D is a bijection, D = prox_R for an R that is generally not convex, and D^{-1} is 1/alpha-Lipschitz
+(Proposition B.1). The network itself is in :mod:`proxmatch.denoisers.icnn`; this module says how
+it is laid out, keeps its weights nonnegative and makes it a denoiser.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor, nn
+
+from proxmatch.denoisers import icnn
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.patches import patch_gradient, patch_potential
+
+
+class LPNConfig(BaseModel):
+    """How an LPN is laid out.
+
+    Attributes:
+        channels: image channels.
+        size: height and width the network reads; None for a network of any size, which has no
+            layer that sees the whole image.
+        hidden: channels of the convolutional layers.
+        strides: strides of the convolutions after the first, which has stride one.
+        features: outputs of the last, dense layer of a network with a ``size``.
+        unshuffle: pixels gathered into channels before the first layer, in each direction.
+        centre: grey value the input is measured from.
+        taps: whether the potential reads the last layer only, or all of them.
+        beta: parameter of the softplus.
+        alpha: strong convexity of the potential.
+        sigma: noise level of the training, if known.
+        tile_batch: patches handled at once on images of another size than ``size``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    channels: int = Field(3, ge=1)
+    size: int | None = Field(64, ge=4)
+    hidden: int = Field(32, ge=1)
+    strides: tuple[Literal[1, 2], ...] = (2, 1, 2)
+    features: int = Field(64, ge=1)
+    unshuffle: int = Field(2, ge=1)
+    centre: float = 0.5
+    taps: Literal["last", "all"] = "all"
+    beta: float = Field(10.0, gt=0)
+    alpha: float = Field(0.1, gt=0, lt=1)
+    sigma: float | None = Field(None, gt=0)
+    tile_batch: int = Field(64, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.size is not None and self.size % self.multiple:
+            raise ValueError(f"size {self.size} must be a multiple of {self.multiple}")
+        return self
+
+    @property
+    def multiple(self) -> int:
+        """Image sides are multiples of this, by zero padding if need be."""
+        product = self.unshuffle
+        for stride in self.strides:
+            product *= stride
+        return product
+
+    @classmethod
+    def compact(cls, **changes: Any) -> LPNConfig:
+        """The network for a CPU: 64 x 64, about 0.2 M parameters."""
+        return cls(**changes)
+
+    @classmethod
+    def any_size(cls, **changes: Any) -> LPNConfig:
+        """The compact network without its dense layer, for images of any size."""
+        return cls(**{"size": None, **changes})
+
+    @classmethod
+    def official(cls, **changes: Any) -> LPNConfig:
+        """The published ``lpn_128``. Its alpha multiplies |x|^2: ours is twice as large."""
+        settings: dict[str, Any] = {
+            "size": 128,
+            "hidden": 256,
+            "strides": (2, 1, 2, 1, 2),
+            "unshuffle": 1,
+            "centre": 0.0,
+            "taps": "last",
+            "beta": 100.0,
+            "alpha": 2e-6,
+        }
+        return cls(**{**settings, **changes})
+
+
+class _Nonnegative(torch.autograd.Function):
+    """max(w, 0), with the derivative of a projected step.
+
+    Where w <= 0, a derivative that would push w further down is dropped and one that would lift it
+    passes: a weight at zero can come back, which the derivative of a plain clamp would forbid.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor) -> Tensor:
+        ctx.save_for_backward(w)
+        return w.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (w,) = ctx.saved_tensors
+        return grad.masked_fill((w <= 0) & (grad > 0), 0)
+
+
+def _nonnegative(w: Tensor) -> Tensor:
+    out: Tensor = _Nonnegative.apply(w)
+    return out
+
+
+class LPN(ProximalDenoiser):
+    """A learned proximal network.
+
+    The parameters are named as in the published networks: ``lin.i`` reads the layer below (the
+    first reads the image, the last is the tap of the top layer), ``res.i`` reads the resized
+    image, ``tap.i`` are the taps of the lower layers. Those that convexity wants nonnegative
+    (:meth:`constrained`) are used as max(w, 0), whatever an optimiser makes of them.
+
+    Args:
+        config: the layout; :meth:`LPNConfig.compact` by default.
+    """
+
+    def __init__(self, config: LPNConfig | None = None) -> None:
+        config = config or LPNConfig.compact()
+        super().__init__(config.channels, config.sigma)
+        self.config = config
+        c, h = config.channels * config.unshuffle**2, config.hidden
+        layers = [icnn.Layer()]
+        lin: list[nn.Module] = [nn.Conv2d(c, h, 3)]
+        res: list[nn.Module] = []
+        for stride in config.strides:
+            layers.append(icnn.Layer(stride))
+            lin.append(nn.Conv2d(h, h, 3, bias=False))
+            res.append(nn.Conv2d(c, h, 3))
+        top = h
+        if config.size is not None:
+            layers.append(icnn.Layer(padding=0, dense=True))
+            top, kernel = config.features, config.size // config.multiple
+            lin.append(nn.Conv2d(h, top, kernel, bias=False))
+            res.append(nn.Conv2d(c, top, kernel))
+        lin.append(nn.Linear(top, 1))
+        self.layers = tuple(layers)
+        self.lin = nn.ModuleList(lin)
+        self.res = nn.ModuleList(res)
+        lower = len(layers) - 1 if config.taps == "all" else 0
+        self.tap = nn.ParameterList([nn.Parameter(torch.empty(h)) for _ in range(lower)])
+        initialise(self)
+
+    # --- weights ---------------------------------------------------------------------------------
+
+    def constrained(self) -> dict[str, nn.Parameter]:
+        """The parameters that must be nonnegative for Psi to be convex, by name."""
+        return {
+            name: p
+            for name, p in self.named_parameters()
+            if name.startswith("tap.")
+            or (name.startswith("lin.") and name.endswith("weight") and name != "lin.0.weight")
+        }
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Move the constrained parameters to the nonnegative values that are in use already."""
+        for p in self.constrained().values():
+            p.clamp_(min=0)
+
+    def _weights(self) -> icnn.Weights:
+        p = dict(self.named_parameters())
+        n = len(self.layers)
+        inputs = ["lin.0", *(f"res.{i}" for i in range(n - 1))]
+        taps = [_nonnegative(p[f"tap.{i}"]) if f"tap.{i}" in p else None for i in range(n - 1)]
+        return icnn.Weights(
+            [_nonnegative(p[f"lin.{i}.weight"]) for i in range(1, n)],
+            [p[f"{name}.weight"] for name in inputs],
+            [p[f"{name}.bias"] for name in inputs],
+            [*taps, _nonnegative(p[f"lin.{n}.weight"].flatten())],
+        )
+
+    # --- the maps --------------------------------------------------------------------------------
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D(x) = grad Psi(x), the shape of x; the noise level is not used."""
+        x = self._check(x)
+        if self._by_patches(x):
+            return patch_gradient(x, self._size, self.forward, self.config.tile_batch)
+        v, crop = self._enter(x)
+        g = icnn.convex_gradient(self.layers, self._weights(), v, self.config.beta)
+        return self._leave(g, crop) + self._affine(x)
+
+    def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """Psi(x), ``(B,)``; the noise level is not used."""
+        x = self._check(x)
+        if self._by_patches(x):
+            return patch_potential(x, self._size, self.potential, self.config.tile_batch)
+        v, _ = self._enter(x)
+        psi = icnn.value(self.layers, self._weights(), v, self.config.beta)
+        centred = (x - self.config.centre).flatten(1)
+        quadratic = self.config.alpha / 2 * (centred**2).sum(1)
+        linear = self.config.centre * centred.sum(1)
+        constant = self.get_parameter(f"lin.{len(self.layers)}.bias")
+        total: Tensor = psi + constant + quadratic + linear
+        return total
+
+    @torch.no_grad()
+    def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
+        """D(x) and v -> J_D(x) v; the noise level is not used."""
+        x = self._check(x).detach()
+        if self._by_patches(x):
+
+            def product(patches: Tensor, direction: Tensor) -> Tensor:
+                return self.linearize(patches)[1](direction)
+
+            def by_patches(v: Tensor) -> Tensor:
+                return patch_gradient(x, self._size, product, self.config.tile_batch, v)
+
+            return self.forward(x), by_patches
+        v, crop = self._enter(x)
+        g, hessian = icnn.linearize(self.layers, self._weights(), v, self.config.beta)
+
+        def jacobian(v: Tensor) -> Tensor:
+            return self._leave(hessian(self._pack(v)), crop).add_(v, alpha=self.config.alpha)
+
+        return self._leave(g, crop) + self._affine(x), jacobian
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1 / alpha (Proposition B.1)."""
+        return 1.0 / self.config.alpha
+
+    # --- from images to the network and back -----------------------------------------------------
+
+    @property
+    def _size(self) -> int:
+        return self.config.size or 0
+
+    def _by_patches(self, x: Tensor) -> bool:
+        return self.config.size is not None and x.shape[-2:] != (self._size, self._size)
+
+    def _affine(self, x: Tensor) -> Tensor:
+        c, alpha = self.config.centre, self.config.alpha
+        return alpha * (x - c) + c if c else alpha * x
+
+    def _enter(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        x = x - self.config.centre if self.config.centre else x
+        return self._pack(x), (x.shape[-2], x.shape[-1])
+
+    def _pack(self, x: Tensor) -> Tensor:
+        """Zero padding to a size the strides divide (its adjoint crops), then unshuffling."""
+        m = self.config.multiple
+        h, w = x.shape[-2:]
+        if h % m or w % m:
+            x = F.pad(x, (0, -w % m, 0, -h % m))
+        return F.pixel_unshuffle(x, self.config.unshuffle) if self.config.unshuffle > 1 else x
+
+    def _leave(self, g: Tensor, crop: tuple[int, int]) -> Tensor:
+        g = F.pixel_shuffle(g, self.config.unshuffle) if self.config.unshuffle > 1 else g
+        return g[..., : crop[0], : crop[1]]
+
+
+@torch.no_grad()
+def initialise(lpn: LPN) -> None:
+    """Draw the weights so that D starts near the identity, and every layer matters.
+
+    The filters that read the image come in pairs of opposite sign: softplus(a) + softplus(-a) is
+    even, so that grad psi starts nearly linear and centred. The nonnegative weights average the
+    layer below. Then all taps are scaled together (grad psi is linear in them) until
+    D(x) - x is as small as can be on smooth random images.
+    """
+    constrained = lpn.constrained()
+    for name, p in lpn.named_parameters():
+        if name.endswith("bias"):
+            p.zero_()
+        elif name not in constrained:
+            half = torch.randn((p.shape[0] + 1) // 2, *p.shape[1:]) * p[0].numel() ** -0.5
+            p.copy_(torch.cat([half, -half])[: p.shape[0]])
+        elif p.dim() == 4:
+            p.copy_(torch.rand(p.shape) * 2 / p[0].numel())
+        else:
+            p.fill_(1.0)
+
+    side = lpn.config.size or 8 * lpn.config.multiple
+    x = torch.rand(8, lpn.config.channels, side // 4 + 1, side // 4 + 1)
+    x = F.interpolate(x, size=(side, side), mode="bilinear", antialias=False)
+    centred = x - lpn.config.centre
+    psi = lpn(x) - lpn._affine(x)
+    psi = psi - psi.mean((0, 2, 3), keepdim=True)
+    wanted = (1 - lpn.config.alpha) * centred
+    scale = (psi * wanted).sum() / (psi * psi).sum()
+    for p in constrained.values():
+        if p.dim() < 4:
+            p.mul_(scale)

@@ -1,0 +1,122 @@
+r"""The extreme eigenvalues of J_D, and with them L: estimates that say how good they are.
+
+J_D is symmetric, so Lanczos iteration finds both ends of its spectrum from products J_D v alone. A
+Ritz pair (theta, v) has the residual |J_D v - theta v|, and some eigenvalue lies within that
+distance of theta. That is all an iteration can prove: the largest eigenvalue may still be larger,
+and with few iterations it is, because the top modes of a denoiser are localised in the image and
+random starting vectors barely see them. Hence the default of 40 iterations, per image, from a
+random start, and the residual beside every estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proxmatch.denoisers.base import ProximalDenoiser
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Estimated extreme eigenvalues of the Jacobian of D at each image. They are estimates.
+
+    Attributes:
+        largest: largest eigenvalue of J_D found, ``(B,)``: a lower bound of the true one.
+        smallest: smallest eigenvalue found, ``(B,)``: an upper bound of the true one.
+        largest_residual: |J_D v - theta v| of the largest Ritz pair, ``(B,)``.
+        smallest_residual: the same of the smallest.
+        iterations: Lanczos iterations spent.
+    """
+
+    largest: Tensor
+    smallest: Tensor
+    largest_residual: Tensor
+    smallest_residual: Tensor
+    iterations: int
+
+    @property
+    def constant(self) -> Tensor:
+        """L = largest |eigenvalue| of Id - J_D, the Hessian of g, ``(B,)``."""
+        return torch.maximum((1 - self.largest).abs(), (1 - self.smallest).abs())
+
+    def converged(self, tolerance: float = 1e-2) -> Tensor:
+        """Whether both residuals are within ``tolerance``, ``(B,)``."""
+        return torch.maximum(self.largest_residual, self.smallest_residual) <= tolerance
+
+
+def lipschitz(
+    denoiser: ProximalDenoiser,
+    x: Tensor,
+    sigma: float | Tensor | None = None,
+    *,
+    iterations: int = 40,
+    seed: int = 0,
+) -> Spectrum:
+    """Estimate the extreme eigenvalues of J_D at the given images.
+
+    For a gradient-step denoiser ``lipschitz(...).constant`` is the L of grad g = Id - D; for an
+    LPN ``smallest`` cannot be below alpha.
+
+    Args:
+        denoiser: D.
+        x: where, ``(B, C, H, W)``.
+        sigma: noise level, as in the denoiser's ``forward``.
+        iterations: Lanczos iterations.
+        seed: of the random start, the same vector for every image.
+    """
+    _, jacobian = denoiser.linearize(x, sigma)
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64).to(x)
+    return lanczos(jacobian, start.expand_as(x), iterations)
+
+
+@torch.no_grad()
+def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> Spectrum:
+    """Lanczos iteration with full reorthogonalisation, one symmetric matrix an image.
+
+    Args:
+        matvec: v -> A v on ``(B, ...)``, block diagonal over the batch.
+        start: first vectors, ``(B, ...)``.
+        iterations: dimension of the Krylov space, at most that of the matrix.
+    """
+    shape, n = start.shape, start[0].numel()
+    iterations = min(iterations, n)
+    generator = torch.Generator().manual_seed(20_210)  # unrelated to the seeds of a start
+    basis = F.normalize(start.flatten(1), dim=1)[:, None]
+    diagonal: list[Tensor] = []
+    off: list[Tensor] = []
+    for _ in range(iterations):
+        w = matvec(basis[:, -1].view(shape)).flatten(1)
+        diagonal.append((w * basis[:, -1]).sum(1))
+        w = _orthogonal(w, basis)
+        size = torch.linalg.vector_norm(w, dim=1)
+        # The Krylov space is exhausted (an invariant subspace): go on in a fresh direction.
+        ended = size <= torch.finfo(w.dtype).eps ** 0.6 * diagonal[-1].abs().clamp_min(1)
+        if bool(ended.any()):
+            fresh = torch.randn(n, generator=generator, dtype=torch.float64).to(w)
+            w = torch.where(ended[:, None], fresh, w)
+            size = torch.where(ended, 0, size)
+        off.append(size)
+        w = F.normalize(_orthogonal(F.normalize(w, dim=1), basis), dim=1)
+        basis = torch.cat([basis, w[:, None]], 1)
+    alpha, beta = torch.stack(diagonal, 1), torch.stack(off, 1)
+    tridiagonal = torch.diag_embed(alpha)
+    if iterations > 1:
+        tridiagonal = tridiagonal + torch.diag_embed(beta[:, :-1], 1)
+        tridiagonal = tridiagonal + torch.diag_embed(beta[:, :-1], -1)
+    theta, s = torch.linalg.eigh(tridiagonal.double())
+    # The residual of the Ritz pair of column j is beta_m |last entry of column j|.
+    residual = beta[:, -1:].double() * s[:, -1].abs()
+    theta, residual = theta.to(start.dtype), residual.to(start.dtype)
+    return Spectrum(theta[:, -1], theta[:, 0], residual[:, -1], residual[:, 0], iterations)
+
+
+def _orthogonal(w: Tensor, basis: Tensor) -> Tensor:
+    """W less its components along the rows of ``basis``; taken twice, which is enough."""
+    for _ in range(2):
+        w = w - (basis.transpose(1, 2) @ (basis @ w[:, :, None]))[:, :, 0]
+    return w

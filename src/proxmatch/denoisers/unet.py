@@ -1,0 +1,56 @@
+"""The compact network of a gradient-step denoiser on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class CompactUNet(nn.Module):
+    """N(x) = x + UNet(x): one residual block a scale, ELU, biases, additive skips.
+
+    ELU is once continuously differentiable, which is what a Jacobian of D needs.
+
+    Args:
+        channels: image channels.
+        widths: channels at each scale, from the finest; each scale halves the resolution.
+    """
+
+    def __init__(self, channels: int = 3, widths: Sequence[int] = (24, 48)) -> None:
+        super().__init__()
+        self.head = nn.Conv2d(channels, widths[0], 3, padding=1)
+        pairs = list(pairwise(widths))
+        self.encode = nn.ModuleList(_Block(w) for w in widths[:-1])
+        self.down = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
+        self.body = _Block(widths[-1])
+        self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
+        self.decode = nn.ModuleList(_Block(w) for w in widths[:-1])
+        self.tail = nn.Conv2d(widths[0], channels, 3, padding=1)
+
+    def forward(self, x: Tensor, sigma: Tensor | None = None) -> Tensor:
+        """N(x), the shape of x; the noise level is not used."""
+        y = self.head(x)
+        skips = []
+        for encode, down in zip(self.encode, self.down, strict=True):
+            y = encode(y)
+            skips.append(y)
+            y = down(y)
+        y = self.body(y)
+        for decode, up, skip in reversed(list(zip(self.decode, self.up, skips, strict=True))):
+            y = decode(up(y) + skip)
+        out: Tensor = x + self.tail(y)
+        return out
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1)
+        self.second = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.second(F.elu(self.first(x)))
+        return out

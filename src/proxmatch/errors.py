@@ -1,0 +1,60 @@
+"""Every error and warning that proxmatch raises on purpose.
+
+Each message names what is wrong and what to do about it. All errors derive from
+:class:`ProxmatchError`, all warnings from :class:`ProxmatchWarning`, so that a caller can filter
+them by name.
+"""
+
+from __future__ import annotations
+
+
+class ProxmatchError(Exception):
+    """Base class of every error raised on purpose."""
+
+
+class InputError(ProxmatchError, ValueError):
+    """An argument is of the wrong kind, shape or range, or holds NaN or infinity."""
+
+
+class StepSizeError(ProxmatchError, ValueError):
+    """The step size breaks eta * L_f < 1, without which the theory says nothing."""
+
+
+class NotContractiveError(ProxmatchError, ArithmeticError):
+    """A gradient-step denoiser has L >= 1: it is not known to be a proximal map."""
+
+
+class UnknownLipschitzError(ProxmatchError, ArithmeticError):
+    """L of a gradient-step denoiser was asked for but never estimated."""
+
+
+class CheckpointError(ProxmatchError):
+    """A checkpoint is missing, truncated, foreign, or does not fit its configuration."""
+
+
+class FutureFormatError(CheckpointError):
+    """A checkpoint was written by a newer proxmatch than this one."""
+
+
+class ConvexityError(CheckpointError):
+    """A checkpoint holds negative weights where the network must be convex."""
+
+
+class UnsafeCheckpointError(CheckpointError):
+    """A file would run code when loaded; it was not loaded."""
+
+
+class ProxmatchWarning(UserWarning):
+    """Base class of every warning given on purpose."""
+
+
+class NotConvergedWarning(ProxmatchWarning):
+    """An iterative solve stopped before it reached its tolerance."""
+
+
+class DivergenceWarning(ProxmatchWarning):
+    """Some images of a reconstruction diverged and were stopped."""
+
+
+class StepSizeWarning(ProxmatchWarning):
+    """A step size with eta * L_f >= 1, or an L_f that is only estimated, is in use."""

@@ -1,0 +1,335 @@
+"""PnP-PGD: proximal gradient descent with a denoiser in place of the proximal map.
+
+    z_k = x_{k-1} - eta grad f(x_{k-1}),        x_k = D(z_k),        k = 1 ... K,
+
+run by deepinv's PGD, image by image in a batch: each image has its own curves, its own end
+and its own failure.
+
+An image **diverges** at the first k for which x_k is not finite or max |x_k| exceeds
+100 max(1, max |x_0|). It is then left at x_{k-1}, and neither denoiser sees it again.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import torch
+from deepinv.optim import L2, BaseOptim, PnP
+from deepinv.optim.optim_iterators import PGDIteration
+from deepinv.physics import LinearPhysics
+from torch import Tensor
+
+from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.metrics import distance, norm, psnr, relative_gap, ssim
+from proxmatch.problems import Problem
+
+EXPLOSION = 100.0
+QUALITY = {"psnr": psnr, "ssim": ssim}
+RECORDS = (*QUALITY, "residual", "iterates")
+
+Denoise = Callable[[Tensor, Any], Tensor]
+
+
+class Status(StrEnum):
+    """How the iteration of an image ended."""
+
+    COMPLETED = "completed"
+    CONVERGED = "converged"
+    DIVERGED = "diverged"
+
+
+@dataclass(frozen=True)
+class PnPResult:
+    """Reconstructions of B images and what was recorded on the way, over K iterations.
+
+    Curves are None when they were not recorded, and NaN after an image has stopped.
+
+    Attributes:
+        reconstruction: last iterate of each image, ``(B, C, H, W)``.
+        status: how each image ended.
+        iterations: number of steps each image made, ``(B,)``.
+        psnr: PSNR of x_0 ... x_K, ``(B, K + 1)``.
+        ssim: SSIM of x_0 ... x_K, ``(B, K + 1)``.
+        residual: ||x_k - x_{k-1}|| / ||x_k||, ``(B, K)``.
+        mismatch: d_k = ||D(z_k) - D*(z_k)|| to the reference denoiser D*, ``(B, K)``.
+        gap: d_k / ||D*(z_k)||, ``(B, K)``.
+        best: the iterate of highest PSNR of each image, ``(B, C, H, W)``, with ``psnr``.
+        best_iteration: its number, ``(B,)``, with ``psnr``.
+        iterates: x_0 ... x_K on the CPU, ``(B, K + 1, C, H, W)``.
+        queries: z_1 ... z_K on the CPU, ``(B, K, C, H, W)``.
+    """
+
+    reconstruction: Tensor
+    status: tuple[Status, ...]
+    iterations: Tensor
+    psnr: Tensor | None
+    ssim: Tensor | None
+    residual: Tensor | None
+    mismatch: Tensor | None
+    gap: Tensor | None
+    best: Tensor | None
+    best_iteration: Tensor | None
+    iterates: Tensor | None
+    queries: Tensor | None
+
+
+@torch.no_grad()
+def pnp_pgd(
+    y: Tensor,
+    problem: Problem,
+    denoiser: Denoise,
+    *,
+    reference: Denoise | None = None,
+    truth: Tensor | None = None,
+    record: Collection[str] | None = None,
+    sigma: Any = None,
+    iterations: int | None = None,
+    initial: Tensor | None = None,
+    stop: float | None = None,
+) -> PnPResult:
+    """Reconstruct images from their measurements.
+
+    Args:
+        y: measurements, as ``problem.measure`` makes them.
+        problem: the operator, step size, start and number of steps.
+        denoiser: D, called as ``denoiser(z, sigma)``.
+        reference: D*, called the same way at the same points to record ``mismatch`` and ``gap``.
+        truth: the true images, ``(B, C, H, W)``.
+        record: any of "psnr" and "ssim" (which need ``truth``), "residual" and "iterates" (with
+            queries). Unless given, the residual, and the PSNR when there is a truth.
+        sigma: passed on to the denoisers.
+        iterations: number of steps, if not that of the problem.
+        initial: x_0, if not that of the problem.
+        stop: an image has converged, and stops, once its residual is below this.
+
+    Raises:
+        InputError: an argument that does not fit, or a denoiser that does not return images.
+
+    Warns:
+        DivergenceWarning: some images diverged; it names them.
+    """
+    names = _checked_names(record, truth)
+    steps = problem.iterations if iterations is None else iterations
+    if not isinstance(steps, int) or steps < 1:
+        raise InputError(f"iterations must be an integer of at least 1, got {steps}")
+    if stop is not None and not stop > 0:
+        raise InputError(f"stop must be positive, got {stop}")
+    problem.check_measurement(y)
+    x = problem.initialisation(y, problem.physics) if initial is None else initial
+    for name, images in (("initial", x), ("truth", truth)):
+        if images is not None:
+            problem.check_image(images, name)
+            if len(images) != len(y):
+                raise InputError(f"{name} holds {len(images)} images, y measures {len(y)}")
+
+    progress = _Progress(x, stop)
+    curves = {
+        name: torch.full((len(x), steps + 1), math.nan, dtype=x.dtype, device=x.device)
+        for name in (names - {"iterates"})
+        | ({"mismatch", "gap"} if reference is not None else set())
+    }
+    if "iterates" in names:
+        for name in ("iterates", "queries"):
+            curves[name] = torch.full((len(x), steps + 1, *x.shape[1:]), math.nan, dtype=x.dtype)
+        curves["iterates"][:, 0] = x
+    quality: dict[str, Callable[[Tensor], Tensor]] = {}
+    if truth is not None:
+        quality = {name: partial(QUALITY[name], truth=truth) for name in QUALITY if name in names}
+    for name, measure in quality.items():
+        curves[name][:, 0] = measure(x)
+    best = x.clone()
+
+    def denoise(z: Tensor, _: object) -> Tensor:
+        return _denoised("denoiser", denoiser, z, sigma, progress.rows, x)
+
+    model = BaseOptim(
+        _Step(),
+        data_fidelity=_CachedL2(y, problem.physics),
+        prior=PnP(denoise),
+        params_algo={"stepsize": problem.eta},
+        max_iter=steps,
+    )
+    state = model.init_iterate_fn(y, problem.physics, init=x)
+    for k in range(1, steps + 1):
+        new, z = model.fixed_point.single_iteration(state, k - 1, y, problem.physics)["est"]
+        previous, x = x, progress.sound(new, x)
+        state = {"est": (x, z), "cost": None}
+
+        for name, measure in quality.items():
+            curves[name][:, k] = measure(x)
+        if "psnr" in names:
+            better = curves["psnr"][:, k] > curves["psnr"][:, :k].amax(1)
+            torch.where(_per_image(better), x, best, out=best)
+        if reference is not None:
+            target = _denoised("reference", reference, z, sigma, progress.rows, x)
+            curves["mismatch"][:, k] = distance(x, target)
+            curves["gap"][:, k] = relative_gap(x, target)
+        if "iterates" in names:
+            curves["iterates"][:, k] = x
+            curves["queries"][:, k] = z
+        if "residual" in names or stop is not None:
+            residual = distance(x, previous) / norm(x).clamp_min(torch.finfo(x.dtype).tiny)
+            if "residual" in names:
+                curves["residual"][:, k] = residual
+            progress.retire(residual)
+        if progress.finished:
+            break
+
+    progress.warn()
+    stopped = torch.arange(steps + 1, device=x.device) > progress.steps[:, None]
+    for curve in curves.values():
+        curve[stopped.to(curve.device)] = math.nan
+    by_psnr = curves["psnr"].nan_to_num(-math.inf).argmax(1) if "psnr" in names else None
+    return PnPResult(
+        reconstruction=x,
+        status=progress.status(),
+        iterations=progress.steps,
+        psnr=curves.get("psnr"),
+        ssim=curves.get("ssim"),
+        residual=_from_first(curves.get("residual")),
+        mismatch=_from_first(curves.get("mismatch")),
+        gap=_from_first(curves.get("gap")),
+        best=None if by_psnr is None else best,
+        best_iteration=by_psnr,
+        iterates=curves.get("iterates"),
+        queries=_from_first(curves.get("queries")),
+    )
+
+
+class _Step(PGDIteration):  # type: ignore[misc]
+    """deepinv's PGD step, without the three passes over x of a relaxation that is none here."""
+
+    def relaxation_step(self, u: Tensor, v: Tensor, beta: float) -> Tensor:
+        """1 u + 0 v."""
+        return u
+
+
+class _CachedL2(L2):  # type: ignore[misc]
+    """deepinv's 1/2 ||Ax - y||^2 for one y, with A^T y computed once."""
+
+    def __init__(self, y: Tensor, physics: LinearPhysics) -> None:
+        super().__init__()
+        self.adjoint = physics.A_adjoint(y)
+
+    def grad(self, x: Tensor, y: Tensor, physics: LinearPhysics) -> Tensor:
+        """A^T A x - A^T y."""
+        gradient: Tensor = physics.A_adjoint_A(x) - self.adjoint
+        return gradient
+
+
+class _Progress:
+    """Which images of a batch are still running, and how the others ended.
+
+    Attributes:
+        running: the images that take the next step, ``(B,)``.
+        rows: their numbers, or None while it is all of them.
+        steps: number of steps each image made, ``(B,)``.
+    """
+
+    def __init__(self, x: Tensor, stop: float | None) -> None:
+        self.stop = stop
+        self.limit = EXPLOSION * _peak(x).clamp_min(1.0)
+        self.lowest_limit = float(self.limit.min())
+        self.running = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        self.rows: Tensor | None = None
+        self.steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        self.diverged = torch.zeros_like(self.running)
+        self.converged = torch.zeros_like(self.running)
+
+    @property
+    def finished(self) -> bool:
+        """No image is running."""
+        return self.rows is not None and len(self.rows) == 0
+
+    def sound(self, x: Tensor, previous: Tensor) -> Tensor:
+        """The iterate after one more step, with the images that diverged in it put back."""
+        if not float(_extreme(x)) <= self.lowest_limit:  # true for NaN; per image it costs more
+            sound = _peak(x) <= self.limit
+            x = torch.where(_per_image(sound), x, previous)
+            self.diverged |= ~sound
+            self._select(self.running & sound)
+        self.steps += self.running
+        return x
+
+    def retire(self, residual: Tensor) -> None:
+        """Stop the images that have converged."""
+        if self.stop is None:
+            return
+        done = self.running & (residual < self.stop)
+        self.converged |= done
+        self._select(self.running & ~done)
+
+    def _select(self, running: Tensor) -> None:
+        self.running = running
+        self.rows = None if bool(running.all()) else running.nonzero().flatten()
+
+    def warn(self) -> None:
+        """Name the images that diverged, in one warning."""
+        images = self.diverged.nonzero().flatten()
+        if len(images):
+            warnings.warn(
+                f"the images {images.tolist()} diverged after {self.steps[images].tolist()} sound "
+                "steps and were left there; the denoiser expands at this step size",
+                DivergenceWarning,
+                stacklevel=4,
+            )
+
+    def status(self) -> tuple[Status, ...]:
+        """How each image ended."""
+        names = {(True, False): Status.DIVERGED, (False, True): Status.CONVERGED}
+        ends = zip(self.diverged.tolist(), self.converged.tolist(), strict=True)
+        return tuple(names.get(end, Status.COMPLETED) for end in ends)
+
+
+def _denoised(
+    name: str, denoiser: Denoise, z: Tensor, sigma: Any, rows: Tensor | None, rest: Tensor
+) -> Tensor:
+    """D(z) in the given rows, and ``rest`` in the others, which the denoiser does not see."""
+    if rows is not None:
+        if isinstance(sigma, Tensor) and sigma.ndim > 0 and len(sigma) == len(z):
+            sigma = sigma[rows]
+        z = z[rows]
+    out = denoiser(z.detach(), sigma) if len(z) else z
+    if not isinstance(out, Tensor) or out.shape != z.shape or out.dtype != z.dtype:
+        got = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else type(out).__name__
+        raise InputError(
+            f"the {name} must return images like its input, {tuple(z.shape)}, {z.dtype}; got {got}"
+        )
+    out = out.detach().contiguous()  # networks may work channels last; all else here is slower so
+    return out if rows is None else rest.index_copy(0, rows, out)
+
+
+def _checked_names(record: Collection[str] | None, truth: Tensor | None) -> set[str]:
+    if record is None:
+        return {"residual"} if truth is None else {"residual", "psnr"}
+    if isinstance(record, str) or not set(record) <= set(RECORDS):
+        raise InputError(f"record must be a collection of names among {RECORDS}, got {record!r}")
+    missing = set(record) & set(QUALITY) if truth is None else None
+    if missing:
+        raise InputError(f"recording {sorted(missing)} needs the true images: pass truth")
+    return set(record)
+
+
+def _peak(x: Tensor) -> Tensor:
+    peak: Tensor = torch.linalg.vector_norm(x, math.inf, dim=(1, 2, 3))
+    return peak
+
+
+def _extreme(x: Tensor) -> Tensor:
+    low, high = x.aminmax()
+    return torch.maximum(-low, high)
+
+
+def _per_image(flags: Tensor) -> Tensor:
+    return flags.view(-1, 1, 1, 1)
+
+
+def _from_first(curve: Tensor | None) -> Tensor | None:
+    """Without the empty column of x_0."""
+    return None if curve is None else curve[:, 1:]

@@ -1,0 +1,45 @@
+"""Small denoisers of every kind: each new one meets the shared tests of test_base.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, ProximalDenoiser
+
+
+def _lpn(**changes: object) -> LPN:
+    settings = {"size": 8, "hidden": 6, "features": 5, "strides": (2,), "channels": 2, **changes}
+    model = LPN(LPNConfig(**settings))  # type: ignore[arg-type]
+    with torch.no_grad():  # away from the symmetric start
+        for p in model.parameters():
+            p += 0.05 * torch.randn_like(p)
+    return model
+
+
+def _contractive(config: GradientStepConfig) -> GradientStep:
+    """A gradient-step denoiser with L well below one: N is close to the identity."""
+    model = GradientStep(config)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.normal_(0, 0.08)
+    return model
+
+
+DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
+    "lpn": _lpn,
+    "lpn-last-tap": lambda: _lpn(taps="last", unshuffle=1, strides=(2, 1, 2), centre=0.0),
+    "lpn-sharp": lambda: _lpn(beta=100.0, alpha=0.02),
+    "lpn-any-size": lambda: _lpn(size=None),
+    "lpn-by-patches": lambda: _lpn(size=4, unshuffle=1, tile_batch=3),
+    "gs": lambda: _contractive(GradientStepConfig(channels=2, widths=(4, 5))),
+    "gs-padded": lambda: _contractive(GradientStepConfig(channels=2, widths=(3, 4, 5))),
+}
+
+#: Spatial size each one is tested at; by patches and padded where it does not fit the network.
+SIZES = {"lpn-by-patches": (6, 5), "lpn-any-size": (7, 10), "gs-padded": (7, 6)}
+
+
+def size(name: str) -> tuple[int, int]:
+    return SIZES.get(name, (8, 8))

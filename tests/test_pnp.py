@@ -1,0 +1,397 @@
+import warnings
+
+import deepinv
+import pytest
+import torch
+from torch import nn
+
+from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.metrics import psnr, ssim
+from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+
+PROBLEMS = {
+    "deblurring": gaussian_deblurring(12, iterations=6, dtype=torch.float64),
+    "super-resolution": super_resolution(12, kernel_size=9, iterations=6, dtype=torch.float64),
+}
+problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+DEBLURRING = PROBLEMS["deblurring"]
+TRUTH = torch.rand(4, 3, 12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+Y = DEBLURRING.measure(TRUTH)
+
+
+class Smooth(nn.Module):
+    """A smooth nonlinear map that remembers what it was called with."""
+
+    def __init__(self, strength=0.3):
+        super().__init__()
+        self.strength = strength
+        self.calls = []
+
+    def forward(self, x, sigma=None):
+        self.calls.append((len(x), sigma))
+        return x - self.strength * torch.tanh(x - x.mean((-2, -1), keepdim=True))
+
+
+def by_hand(y, problem, denoiser, steps, x):
+    xs, zs = [x], []
+    for _ in range(steps):
+        residual = problem.physics.A(xs[-1]) - y
+        zs.append(xs[-1] - problem.eta * problem.physics.A_adjoint(residual))
+        xs.append(denoiser(zs[-1], None))
+    return torch.stack(xs, 1), torch.stack(zs, 1)
+
+
+def size(x):
+    return x.flatten(2).norm(dim=2)
+
+
+# --- the iteration -------------------------------------------------------------------------------
+
+
+@problems
+def test_every_curve_against_a_loop_by_hand(problem):
+    y = problem.measure(TRUTH)
+    denoiser, reference = Smooth(), Smooth(0.1)
+    result = pnp_pgd(
+        y,
+        problem,
+        denoiser,
+        reference=reference,
+        truth=TRUTH,
+        record=("psnr", "ssim", "residual", "iterates"),
+    )
+    xs, zs = by_hand(y, problem, denoiser, 6, problem.initial(y))
+    targets = torch.stack([reference(z, None) for z in zs.unbind(1)], 1)
+    d = size(xs[:, 1:] - targets)
+    expected = {
+        "iterates": xs,
+        "queries": zs,
+        "reconstruction": xs[:, -1],
+        "residual": size(xs[:, 1:] - xs[:, :-1]) / size(xs[:, 1:]),
+        "psnr": torch.stack([psnr(x, TRUTH) for x in xs.unbind(1)], 1),
+        "ssim": torch.stack([ssim(x, TRUTH) for x in xs.unbind(1)], 1),
+        "mismatch": d,
+        "gap": d / size(targets),
+    }
+    for name, value in expected.items():
+        torch.testing.assert_close(getattr(result, name), value, rtol=1e-10, atol=1e-12, msg=name)
+    assert result.status == (Status.COMPLETED,) * 4
+    assert result.iterations.tolist() == [6] * 4
+
+
+@problems
+def test_it_is_the_pgd_of_deepinv(problem):
+    y = problem.measure(TRUTH)
+    model = deepinv.optim.PGD(
+        data_fidelity=deepinv.optim.L2(),
+        prior=deepinv.optim.PnP(Smooth()),
+        stepsize=problem.eta,
+        max_iter=6,
+        custom_init=problem.initialisation,
+    )
+    expected = model(y, problem.physics)
+    found = pnp_pgd(y, problem, Smooth()).reconstruction
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
+
+
+def test_shrinkage_has_a_closed_form():
+    """D(z) = c z: x_K = x* + M^K (x_0 - x*), M = c (I - eta A^T A), x* = (I - M)^-1 c eta A^T y."""
+    problem = super_resolution(8, kernel_size=5, channels=1, dtype=torch.float64)
+    y = problem.measure(TRUTH[:, :1, :8, :8])
+    eye = torch.eye(64, dtype=torch.float64)
+    gram = problem.physics.A_adjoint_A(eye.view(64, 1, 8, 8)).flatten(1)
+    c, steps = 0.9, 25
+    step = c * (eye - problem.eta * gram)
+    right = c * problem.eta * problem.physics.A_adjoint(y).flatten(1)
+    limit = torch.linalg.solve(eye - step, right.T)
+    start = problem.initial(y).flatten(1).T
+    expected = limit + torch.linalg.matrix_power(step, steps) @ (start - limit)
+    found = pnp_pgd(y, problem, lambda z, _: c * z, iterations=steps)
+    torch.testing.assert_close(found.reconstruction.flatten(1).T, expected, rtol=0, atol=1e-12)
+    limiting = pnp_pgd(y, problem, lambda z, _: c * z, iterations=300).reconstruction
+    torch.testing.assert_close(limiting.flatten(1).T, limit, rtol=0, atol=1e-11)
+
+
+def test_images_do_not_depend_on_their_batch():
+    together = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH)
+    for i in range(4):
+        alone = pnp_pgd(Y[i : i + 1], DEBLURRING, Smooth(), truth=TRUTH[i : i + 1])
+        for name in ("reconstruction", "psnr", "residual", "best"):
+            both = getattr(together, name)[i : i + 1], getattr(alone, name)
+            torch.testing.assert_close(*both, rtol=1e-12, atol=1e-14)
+
+
+def test_start_and_length_of_ones_own():
+    result = pnp_pgd(Y, DEBLURRING, Smooth(), initial=TRUTH, iterations=2, record=["iterates"])
+    expected, _ = by_hand(Y, DEBLURRING, Smooth(), 2, TRUTH)
+    torch.testing.assert_close(result.iterates, expected, rtol=0, atol=1e-14)
+
+
+def test_sigma_is_passed_on():
+    denoiser, reference = Smooth(), Smooth()
+    pnp_pgd(Y, DEBLURRING, denoiser, reference=reference, sigma=0.07, iterations=2)
+    pnp_pgd(Y, DEBLURRING, denoiser, iterations=1)
+    assert denoiser.calls == [(4, 0.07), (4, 0.07), (4, None)]
+    assert reference.calls == [(4, 0.07), (4, 0.07)]
+
+
+def test_gap_has_the_floor_of_the_paper():
+    result = pnp_pgd(
+        Y, DEBLURRING, lambda z, _: z, reference=lambda z, _: torch.zeros_like(z), iterations=1
+    )
+    torch.testing.assert_close(result.gap, result.mismatch / 1e-12)
+
+
+def test_best_iterate():
+    """The truth on one step of three: image i meets it at step i + 1."""
+    calls = []
+
+    def denoiser(z, _):
+        calls.append(None)
+        hit = torch.arange(4) == len(calls) - 1
+        return torch.where(hit.view(-1, 1, 1, 1), TRUTH, z + 0.3)
+
+    result = pnp_pgd(Y, DEBLURRING, denoiser, truth=TRUTH, iterations=3)
+    assert result.best_iteration.tolist()[:3] == [1, 2, 3]
+    assert torch.equal(result.best[:3], TRUTH[:3])
+    assert result.best_iteration[3] == 0
+    assert torch.equal(result.best[3], DEBLURRING.initial(Y)[3])
+    torch.testing.assert_close(psnr(result.best, TRUTH), result.psnr.amax(1))
+
+
+# --- images that stop ----------------------------------------------------------------------------
+
+
+def test_each_image_stops_when_it_has_converged():
+    """D(z) = s z with a factor of its own for each image, so of its own speed."""
+    seen = []
+
+    def denoiser(z, s):
+        seen.append(s.tolist())
+        return s.view(-1, 1, 1, 1) * z
+
+    factors = torch.tensor([0.9, 0.1, 0.7, 1.0], dtype=torch.float64)
+    options = {"sigma": factors, "iterations": 30}
+    free = pnp_pgd(Y, DEBLURRING, denoiser, **options, record=["residual", "iterates"])
+    seen.clear()
+    result = pnp_pgd(
+        Y,
+        DEBLURRING,
+        denoiser,
+        **options,
+        truth=TRUTH,
+        reference=denoiser,
+        stop=1e-3,
+        record=["psnr", "residual", "iterates"],
+    )
+    expected = [
+        int((row < 1e-3).nonzero()[0]) + 1 if (row < 1e-3).any() else 30 for row in free.residual
+    ]
+    assert result.iterations.tolist() == expected
+    assert len(set(expected)) == 4
+    assert expected[3] == 30
+    assert result.status == (Status.CONVERGED,) * 3 + (Status.COMPLETED,)
+    for i, k in enumerate(expected):
+        close = {"rtol": 1e-10, "atol": 1e-13}
+        torch.testing.assert_close(result.reconstruction[i], free.iterates[i, k], **close)
+        torch.testing.assert_close(result.iterates[i, : k + 1], free.iterates[i, : k + 1], **close)
+        for curve, last in ((result.residual, k), (result.psnr, k + 1), (result.gap, k)):
+            assert curve[i, :last].isfinite().all()
+            assert curve[i, last:].isnan().all()
+        assert result.iterates[i, k + 1 :].isnan().all()
+        assert result.queries[i, k:].isnan().all()
+        assert sum(factors[i].item() in call for call in seen) == 2 * k  # denoiser and reference
+
+
+def explode_image(value, marked, at):
+    """A denoiser that turns the image with the highest mean into ``value`` from call ``at`` on."""
+    calls = []
+
+    def denoiser(z, _):
+        calls.append(len(z))
+        out = Smooth()(z)
+        if len(calls) >= at:
+            out = torch.where((z.mean((1, 2, 3), keepdim=True) > marked), value, out)
+        return out
+
+    return denoiser, calls
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e3, 1e9])
+def test_an_image_that_diverges_leaves_the_others_alone(value):
+    y = Y.clone()
+    y[2] += 1  # means are about 0.5 but for this image
+    denoiser, calls = explode_image(value, marked=1.2, at=3)
+    reference = Smooth(0.1)
+    with pytest.warns(DivergenceWarning, match=r"images \[2\] diverged after \[2\]") as caught:
+        result = pnp_pgd(y, DEBLURRING, denoiser, truth=TRUTH, reference=reference)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert calls == [4, 4, 4, 3, 3, 3]
+    assert [n for n, _ in reference.calls] == [4, 4, 3, 3, 3, 3]
+    plain = pnp_pgd(y, DEBLURRING, Smooth(), truth=TRUTH, reference=Smooth(0.1))
+    stopped = pnp_pgd(y, DEBLURRING, Smooth(), truth=TRUTH, iterations=2)
+    others = [0, 1, 3]
+    for name in ("reconstruction", "psnr", "residual", "gap", "mismatch", "best"):
+        mine, theirs = getattr(result, name), getattr(plain, name)
+        torch.testing.assert_close(mine[others], theirs[others], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(result.reconstruction[2], stopped.reconstruction[2])
+    assert result.psnr[2].isfinite().tolist() == [True] * 3 + [False] * 4
+    for curve in (result.residual, result.gap, result.mismatch):
+        assert curve[2].isfinite().tolist() == [True] * 2 + [False] * 4
+    assert result.iterations.tolist() == [6, 6, 2, 6]
+    assert result.status[2] == Status.DIVERGED
+    assert {result.status[i] for i in others} == {Status.COMPLETED}
+
+
+def test_the_limit_grows_with_the_start():
+    def huge(z, _):
+        return torch.full_like(z, 150.0)
+
+    assert (
+        pnp_pgd(Y, DEBLURRING, huge, initial=2 * TRUTH / TRUTH.amax(), iterations=1).status
+        == (Status.COMPLETED,) * 4
+    )
+    with pytest.warns(DivergenceWarning):
+        result = pnp_pgd(Y, DEBLURRING, huge, initial=TRUTH, iterations=1)
+    assert result.status == (Status.DIVERGED,) * 4
+
+
+def test_nothing_is_left_to_do_when_all_images_diverge():
+    denoiser, calls = explode_image(float("nan"), marked=-9, at=2)
+    with pytest.warns(DivergenceWarning, match=r"\[0, 1, 2, 3\]"):
+        result = pnp_pgd(Y, DEBLURRING, denoiser, truth=TRUTH, reference=Smooth())
+    assert calls == [4, 4]
+    assert result.psnr.shape == (4, 7)
+    assert result.psnr[:, :2].isfinite().all()
+    assert result.psnr[:, 2:].isnan().all()
+    assert result.reconstruction.isfinite().all()
+
+
+# --- what is recorded ----------------------------------------------------------------------------
+
+
+def test_defaults():
+    bare = pnp_pgd(Y, DEBLURRING, Smooth())
+    assert bare.residual.shape == (4, 6)
+    for name in (
+        "psnr",
+        "ssim",
+        "mismatch",
+        "gap",
+        "best",
+        "best_iteration",
+        "iterates",
+        "queries",
+    ):
+        assert getattr(bare, name) is None
+    informed = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH)
+    assert informed.psnr.shape == (4, 7)
+    assert informed.ssim is None
+
+
+def test_only_what_was_asked_for():
+    result = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH, record=["ssim"], stop=1e-9)
+    assert result.ssim.shape == (4, 7)
+    assert result.psnr is result.residual is result.best is None
+
+
+# --- side effects and precision ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_precision(dtype):
+    problem = DEBLURRING.to(dtype)
+    result = pnp_pgd(Y.to(dtype), problem, Smooth(), truth=TRUTH.to(dtype), reference=Smooth(0.1))
+    exact = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH, reference=Smooth(0.1))
+    for name in ("reconstruction", "psnr", "residual", "mismatch", "gap", "best"):
+        found = getattr(result, name)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), getattr(exact, name), rtol=1e-3, atol=1e-5)
+
+
+def test_no_side_effects():
+    class Greedy(Smooth):
+        """Marks its input as requiring a gradient and returns a graph, as some denoisers do."""
+
+        def forward(self, x, sigma=None):
+            with torch.enable_grad():
+                return super().forward(x.requires_grad_(), sigma)
+
+    given = {"y": Y.clone(), "truth": TRUTH.clone(), "initial": TRUTH.clone() / 2}
+    denoiser = Greedy().train()
+    state = torch.get_rng_state()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = pnp_pgd(
+            problem=DEBLURRING, denoiser=denoiser, reference=Greedy(), record=("iterates",), **given
+        )
+    assert denoiser.training
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, value in {"y": Y, "truth": TRUTH, "initial": TRUTH / 2}.items():
+        assert torch.equal(given[name], value)
+        assert not given[name].requires_grad
+    for value in (result.reconstruction, result.iterates, result.queries, result.mismatch):
+        assert not value.requires_grad
+
+
+def test_a_denoiser_that_works_channels_last():
+    def denoiser(z, _):
+        return Smooth()(z).contiguous(memory_format=torch.channels_last)
+
+    found = pnp_pgd(Y, DEBLURRING, denoiser).reconstruction
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, pnp_pgd(Y, DEBLURRING, Smooth()).reconstruction)
+
+
+def test_a_physics_with_a_parameter_per_image():
+    """The operator always gets the whole batch, also when some images have stopped."""
+    weight = torch.tensor([0.2, 0.5, 1.0, 0.8], dtype=torch.float64).view(4, 1, 1, 1)
+    physics = deepinv.physics.DecomposablePhysics(mask=weight)
+    problem = Problem.from_physics(physics, (3, 12, 12), iterations=4)
+    denoiser, _ = explode_image(float("nan"), marked=0.95, at=2)
+    truth = TRUTH.clone()
+    truth[1] += 1
+    y = weight * truth
+    with pytest.warns(DivergenceWarning, match=r"\[1\]"):
+        found = pnp_pgd(y, problem, denoiser, initial=truth).reconstruction
+    plain = pnp_pgd(y, problem, Smooth(), initial=truth).reconstruction
+    torch.testing.assert_close(found[[0, 2, 3]], plain[[0, 2, 3]])
+
+
+# --- bad inputs ----------------------------------------------------------------------------------
+
+NAN = torch.where(torch.arange(4).view(4, 1, 1, 1) == 1, torch.nan, TRUTH)
+
+BAD = {
+    "y as an array": ({"y": Y.numpy()}, "y must be a torch.Tensor"),
+    "y with NaN": ({"y": NAN}, r"y holds NaN or infinity in the images \[1\]"),
+    "y of another size": ({"y": Y[..., :10]}, "y must have the shape"),
+    "y in another precision": ({"y": Y.float()}, "y is torch.float32"),
+    "truth with NaN": ({"truth": NAN}, "truth holds NaN"),
+    "truth of another size": ({"truth": TRUTH[:, :1]}, "truth must have the shape"),
+    "too few truths": ({"truth": TRUTH[:2]}, "truth holds 2 images, y measures 4"),
+    "start with infinity": ({"initial": NAN / 0}, "initial holds NaN or infinity"),
+    "too few starts": ({"initial": TRUTH[:1]}, "initial holds 1 images"),
+    "unknown record": ({"record": ["psnr", "lpips"]}, "psnr.*ssim.*residual.*iterates"),
+    "record as a word": ({"record": "psnr", "truth": TRUTH}, "collection"),
+    "psnr without truth": ({"record": ["psnr", "residual"]}, r"\['psnr'\] needs the true images"),
+    "ssim without truth": ({"record": ["ssim"]}, "pass truth"),
+    "no iterations": ({"iterations": 0}, "iterations"),
+    "half an iteration": ({"iterations": 1.5}, "iterations"),
+    "negative tolerance": ({"stop": -1.0}, "stop"),
+    "wrong shape": ({"denoiser": lambda z, _: z[..., 1:]}, "the denoiser must return images"),
+    "wrong number": ({"denoiser": lambda z, _: z[:1]}, "the denoiser must return images"),
+    "wrong type": ({"denoiser": lambda z, _: z.numpy()}, "got ndarray"),
+    "wrong precision": ({"denoiser": lambda z, _: z.float()}, "torch.float32"),
+    "wrong reference": ({"reference": lambda z, _: z.mean(1)}, "the reference must return images"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_inputs(name):
+    change, message = BAD[name]
+    arguments = {"y": Y, "problem": DEBLURRING, "denoiser": Smooth(), **change}
+    with pytest.raises(InputError, match=message):
+        pnp_pgd(**arguments)
