@@ -160,6 +160,15 @@ def test_best_iterate():
     torch.testing.assert_close(psnr(result.best, TRUTH), result.psnr.amax(1))
 
 
+def test_results_share_no_memory_with_each_other_or_the_arguments():
+    for denoiser in (lambda z, _: TRUTH, lambda z, _: z + 1):  # the last, the first is best
+        start = TRUTH / 2
+        result = pnp_pgd(Y, DEBLURRING, denoiser, truth=TRUTH, initial=start, iterations=1)
+        result.best.zero_()
+        assert result.reconstruction.abs().sum() > 0
+        assert torch.equal(start, TRUTH / 2)
+
+
 # --- images that stop ----------------------------------------------------------------------------
 
 
@@ -243,6 +252,11 @@ def test_an_image_that_diverges_leaves_the_others_alone(value):
     assert result.iterations.tolist() == [6, 6, 2, 6]
     assert result.status[2] == Status.DIVERGED
     assert {result.status[i] for i in others} == {Status.COMPLETED}
+
+
+def test_the_limit_does_not_shrink_with_the_start():
+    result = pnp_pgd(Y, DEBLURRING, lambda z, _: z + 50, initial=TRUTH / 100, iterations=1)
+    assert result.status == (Status.COMPLETED,) * 4
 
 
 def test_the_limit_grows_with_the_start():
@@ -385,6 +399,7 @@ BAD = {
     "wrong number": ({"denoiser": lambda z, _: z[:1]}, "the denoiser must return images"),
     "wrong type": ({"denoiser": lambda z, _: z.numpy()}, "got ndarray"),
     "wrong precision": ({"denoiser": lambda z, _: z.float()}, "torch.float32"),
+    "in place": ({"denoiser": lambda z, _: z.mul_(0.9)}, "the denoiser changed its input"),
     "wrong reference": ({"reference": lambda z, _: z.mean(1)}, "the reference must return images"),
 }
 

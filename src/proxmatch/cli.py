@@ -42,9 +42,7 @@ def info() -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="folder for the picture, the table and the data")] = Path(
-        "demo-out"
-    ),
+    out: Annotated[Path, typer.Option(help="folder for what is written")] = Path("demo-out"),
 ) -> None:
     """Degrade embedded photographs and reconstruct them with the right and the wrong prior.
 
@@ -58,9 +56,10 @@ def demo(
     console = Console()
     with console.status("loading") as status:
         result = job.run(out, progress=status.update)
-    table = Table(title="PnP-PGD on embedded photographs, mean PSNR")
+    table = Table(title="PnP-PGD on embedded photographs, mean PSNR in dB")
     for name in job.HEADER:
-        table.add_column(name, justify="left" if name in job.HEADER[:3] else "right")
+        left = name in job.HEADER[:3]
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
     for row in result.rows:
         table.add_row(*job.cells(row))
     console.print(table)

@@ -57,4 +57,4 @@ class DivergenceWarning(ProxmatchWarning):
 
 
 class StepSizeWarning(ProxmatchWarning):
-    """A step size with eta * L_f >= 1, or an L_f that is only estimated, is in use."""
+    """A step size with eta * L_f >= 1 is in use, because the caller asked for it."""

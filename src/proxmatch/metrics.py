@@ -36,8 +36,12 @@ def psnr(x: Tensor, truth: Tensor) -> Tensor:
         InputError: the shapes differ, or an image is not floating point.
     """
     _check_pair(x, truth)
-    error = norm(x.clamp(0, 1).sub_(truth.clamp(0, 1))).square() / x[0].numel()
-    return -10 * torch.log10(error + PSNR_FLOOR)
+    return decibels(x.clamp(0, 1).sub_(truth.clamp(0, 1)))
+
+
+def decibels(error: Tensor) -> Tensor:
+    """PSNR of images whose clipped difference is ``error``, ``(B,)``."""
+    return -10 * torch.log10(norm(error).square() / error[0].numel() + PSNR_FLOOR)
 
 
 def ssim(x: Tensor, truth: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,11 +25,11 @@ from deepinv.physics import LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import DivergenceWarning, InputError
-from proxmatch.metrics import distance, norm, psnr, relative_gap, ssim
+from proxmatch.metrics import decibels, distance, norm, relative_gap, ssim
 from proxmatch.problems import Problem
 
 EXPLOSION = 100.0
-QUALITY = {"psnr": psnr, "ssim": ssim}
+QUALITY = ("psnr", "ssim")
 RECORDS = (*QUALITY, "residual", "iterates")
 
 Denoise = Callable[[Tensor, Any], Tensor]
@@ -114,7 +113,7 @@ def pnp_pgd(
     Warns:
         DivergenceWarning: some images diverged; it names them.
     """
-    names = _checked_names(record, truth)
+    names = _checked_names(record, truth, reference)
     steps = problem.iterations if iterations is None else iterations
     if not isinstance(steps, int) or steps < 1:
         raise InputError(f"iterations must be an integer of at least 1, got {steps}")
@@ -129,21 +128,14 @@ def pnp_pgd(
                 raise InputError(f"{name} holds {len(images)} images, y measures {len(y)}")
 
     progress = _Progress(x, stop)
-    curves = {
-        name: torch.full((len(x), steps + 1), math.nan, dtype=x.dtype, device=x.device)
-        for name in (names - {"iterates"})
-        | ({"mismatch", "gap"} if reference is not None else set())
-    }
+    curves = _blank(names, steps, x)
     if "iterates" in names:
-        for name in ("iterates", "queries"):
-            curves[name] = torch.full((len(x), steps + 1, *x.shape[1:]), math.nan, dtype=x.dtype)
         curves["iterates"][:, 0] = x
-    quality: dict[str, Callable[[Tensor], Tensor]] = {}
-    if truth is not None:
-        quality = {name: partial(QUALITY[name], truth=truth) for name in QUALITY if name in names}
+    scratch = torch.empty_like(x)  # fresh memory is the larger part of a pass over the images
+    quality = _quality(names, truth, scratch)
     for name, measure in quality.items():
         curves[name][:, 0] = measure(x)
-    best = x.clone()
+    best = x
 
     def denoise(z: Tensor, _: object) -> Tensor:
         return _denoised("denoiser", denoiser, z, sigma, progress.rows, x)
@@ -165,7 +157,10 @@ def pnp_pgd(
             curves[name][:, k] = measure(x)
         if "psnr" in names:
             better = curves["psnr"][:, k] > curves["psnr"][:, :k].amax(1)
-            torch.where(_per_image(better), x, best, out=best)
+            if bool(better.all()):
+                best = x
+            elif bool(better.any()):
+                best = torch.where(_per_image(better), x, best)
         if reference is not None:
             target = _denoised("reference", reference, z, sigma, progress.rows, x)
             curves["mismatch"][:, k] = distance(x, target)
@@ -174,7 +169,8 @@ def pnp_pgd(
             curves["iterates"][:, k] = x
             curves["queries"][:, k] = z
         if "residual" in names or stop is not None:
-            residual = distance(x, previous) / norm(x).clamp_min(torch.finfo(x.dtype).tiny)
+            change = norm(torch.sub(x, previous, out=scratch))
+            residual = change / norm(x).clamp_min(torch.finfo(x.dtype).tiny)
             if "residual" in names:
                 curves["residual"][:, k] = residual
             progress.retire(residual)
@@ -195,7 +191,7 @@ def pnp_pgd(
         residual=_from_first(curves.get("residual")),
         mismatch=_from_first(curves.get("mismatch")),
         gap=_from_first(curves.get("gap")),
-        best=None if by_psnr is None else best,
+        best=None if by_psnr is None else best.clone(),
         best_iteration=by_psnr,
         iterates=curves.get("iterates"),
         queries=_from_first(curves.get("queries")),
@@ -249,7 +245,8 @@ class _Progress:
 
     def sound(self, x: Tensor, previous: Tensor) -> Tensor:
         """The iterate after one more step, with the images that diverged in it put back."""
-        if not float(_extreme(x)) <= self.lowest_limit:  # true for NaN; per image it costs more
+        low, high = map(float, x.aminmax())  # far cheaper than per image
+        if not (-low <= self.lowest_limit and high <= self.lowest_limit):  # true for NaN
             sound = _peak(x) <= self.limit
             x = torch.where(_per_image(sound), x, previous)
             self.diverged |= ~sound
@@ -295,7 +292,10 @@ def _denoised(
         if isinstance(sigma, Tensor) and sigma.ndim > 0 and len(sigma) == len(z):
             sigma = sigma[rows]
         z = z[rows]
-    out = denoiser(z.detach(), sigma) if len(z) else z
+    version = z._version
+    out = denoiser(z, sigma) if len(z) else z
+    if z._version != version:
+        raise InputError(f"the {name} changed its input in place; let it work on a copy")
     if not isinstance(out, Tensor) or out.shape != z.shape or out.dtype != z.dtype:
         got = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else type(out).__name__
         raise InputError(
@@ -305,25 +305,57 @@ def _denoised(
     return out if rows is None else rest.index_copy(0, rows, out)
 
 
-def _checked_names(record: Collection[str] | None, truth: Tensor | None) -> set[str]:
+def _checked_names(
+    record: Collection[str] | None, truth: Tensor | None, reference: Denoise | None
+) -> set[str]:
+    """The curves to record, all under the names of the result."""
     if record is None:
-        return {"residual"} if truth is None else {"residual", "psnr"}
+        record = ("residual",) if truth is None else ("residual", "psnr")
     if isinstance(record, str) or not set(record) <= set(RECORDS):
         raise InputError(f"record must be a collection of names among {RECORDS}, got {record!r}")
     missing = set(record) & set(QUALITY) if truth is None else None
     if missing:
         raise InputError(f"recording {sorted(missing)} needs the true images: pass truth")
-    return set(record)
+    names = set(record)
+    if "iterates" in names:
+        names.add("queries")
+    if reference is not None:
+        names |= {"mismatch", "gap"}
+    return names
+
+
+def _quality(
+    names: Collection[str], truth: Tensor | None, scratch: Tensor
+) -> dict[str, Callable[[Tensor], Tensor]]:
+    """The metrics to record, as functions of the iterate."""
+    found: dict[str, Callable[[Tensor], Tensor]] = {}
+    if truth is None:
+        return found
+    clipped = truth.clamp(0, 1)
+    if "psnr" in names:
+        found["psnr"] = lambda x: decibels(torch.clamp(x, 0, 1, out=scratch).sub_(clipped))
+    if "ssim" in names:
+        found["ssim"] = lambda x: ssim(x, clipped)
+    return found
+
+
+def _blank(names: Collection[str], steps: int, x: Tensor) -> dict[str, Tensor]:
+    """Curves of NaN over x_0 ... x_K: numbers where x is, images on the CPU."""
+    images = {"iterates", "queries"}
+    return {
+        name: torch.full(
+            (len(x), steps + 1, *(x.shape[1:] if name in images else ())),
+            math.nan,
+            dtype=x.dtype,
+            device="cpu" if name in images else x.device,
+        )
+        for name in names
+    }
 
 
 def _peak(x: Tensor) -> Tensor:
     peak: Tensor = torch.linalg.vector_norm(x, math.inf, dim=(1, 2, 3))
     return peak
-
-
-def _extreme(x: Tensor) -> Tensor:
-    low, high = x.aminmax()
-    return torch.maximum(-low, high)
 
 
 def _per_image(flags: Tensor) -> Tensor:

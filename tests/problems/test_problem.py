@@ -132,6 +132,16 @@ def test_from_physics():
     torch.testing.assert_close(problem.initial(y), physics.A_adjoint(y))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_precision_is_that_of_the_operator(dtype):
+    noise = GaussianNoise(torch.tensor(0.1, dtype=torch.float64))
+    for make in (lambda **k: Blur(padding="circular", **k), lambda **k: BlurFFT((3, 8, 8), **k)):
+        physics = make(filter=ASYMMETRIC.to(dtype), noise_model=noise)
+        problem = Problem.from_physics(physics, (3, 8, 8))
+        assert problem.dtype == dtype
+        assert problem.measure(POOL.to(dtype)).dtype == dtype
+
+
 def test_initialisation_of_ones_own():
     physics = Blur(ASYMMETRIC, padding="circular")
     problem = Problem.from_physics(physics, (3, 8, 8), initialisation=lambda y, _: y + 1)

@@ -82,7 +82,8 @@ class GradientStep(ProximalDenoiser):
         super().__init__(config.channels, config.sigma)
         self.config = config
         self.lipschitz = config.lipschitz
-        self.network = _build(config)
+        # Channels last: convolutions are faster so on a CPU, and no slower on a GPU.
+        self.network = _build(config).to(memory_format=torch.channels_last)
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D(x) = x - grad g(x), the shape of x."""
@@ -93,6 +94,7 @@ class GradientStep(ProximalDenoiser):
         with torch.inference_mode(False), torch.enable_grad():
             z = x if keep and x.requires_grad else _leaf(x)
             out = z - self._grad_g(z, self._level(z, sigma), create_graph=keep)
+        out = out.contiguous()
         return out if keep else out.detach()
 
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:

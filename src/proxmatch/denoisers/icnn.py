@@ -5,8 +5,8 @@ With the softplus phi and y_i = phi(a_i), layer i of n computes
     a_0 = S_0 x + b_0,        a_i = W_i y_{i-1} + S_i R_i x + b_i,        W_i >= 0,
     psi(x) = sum_i <c_i, y_i>,                                            c_i >= 0,
 
-where R_i resizes x bilinearly to the resolution of y_{i-1}. Convexity in x follows from W, c >= 0.
-One pass upwards and one downwards give the gradient, without autograd:
+where R_i resizes x bilinearly to the resolution of y_{i-1}, a 2^k-th of its own. Convexity in x
+follows from W, c >= 0. One pass upwards and one downwards give the gradient, without autograd:
 
     g_n = c_n,    delta_i = g_i phi'(a_i),    g_{i-1} = c_{i-1} + W_i^T delta_i,
     grad psi(x) = sum_i R_i^T S_i^T delta_i.
@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -122,24 +121,30 @@ def _broadcast(tap: Tensor, like: Tensor) -> Tensor:
 # --- resizing the input: R and its adjoint -------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def _resize_matrix(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """``(m, n)`` matrix of 1-D linear interpolation (half-pixel centres, no antialiasing)."""
-    eye = torch.eye(n, dtype=torch.float64)[None]
-    matrix = F.interpolate(eye, size=m, mode="linear", align_corners=False)[0].T
-    return matrix.to(device, dtype).contiguous()
+def _resize(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """R x: bilinear (half-pixel centres, no antialiasing) from a multiple 2^k of ``size``.
 
-
-def _resize(x: Tensor, size: tuple[int, int], adjoint: bool = False) -> Tensor:
-    """R x for ``size`` = output resolution; R^T x for ``size`` = resolution before R."""
-    if tuple(x.shape[-2:]) == size:
+    At such ratios the four neighbours of a sample have weight 1/4 each.
+    """
+    f = x.shape[-1] // size[-1]
+    if f == 1:
         return x
-    pairs = zip(x.shape[-2:], size, strict=True)
-    if adjoint:
-        rows, cols = (_resize_matrix(m, n, x.dtype, x.device).T for n, m in pairs)
-    else:
-        rows, cols = (_resize_matrix(n, m, x.dtype, x.device) for n, m in pairs)
-    return rows @ x @ cols.T
+    a, b = f // 2 - 1, f // 2
+    rows = x[..., a::f, :] + x[..., b::f, :]
+    return (rows[..., a::f] + rows[..., b::f]) / 4
+
+
+def _resize_adjoint(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """R^T x, back to ``size``."""
+    f = size[-1] // x.shape[-1]
+    if f == 1:
+        return x
+    out = x.new_zeros(*x.shape[:2], *size)
+    quarter = x / 4
+    for i in (f // 2 - 1, f // 2):
+        for j in (f // 2 - 1, f // 2):
+            out[..., i::f, j::f] = quarter
+    return out
 
 
 # --- the passes ----------------------------------------------------------------------------------
@@ -300,7 +305,7 @@ class _Pyramid:
         self.levels[size] = self.levels[size].add_(x) if size in self.levels else x
 
     def collapse(self) -> Tensor:
-        parts = [_resize(x, self.size, adjoint=True) for x in self.levels.values()]
+        parts = [_resize_adjoint(x, self.size) for x in self.levels.values()]
         total = parts[0].contiguous()
         for part in parts[1:]:
             total = total.add_(part)

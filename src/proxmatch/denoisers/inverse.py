@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from proxmatch.metrics import norm
+
 
 @dataclass(frozen=True)
 class Inverse:
@@ -30,12 +32,6 @@ class Inverse:
 def default_tolerance(dtype: torch.dtype) -> float:
     """What can be reached comfortably: 1e-10 in float64, 1e-5 in float32."""
     return 1e-10 if dtype == torch.float64 else 1e-5
-
-
-def norm(x: Tensor) -> Tensor:
-    """Euclidean norm of each image, ``(B,)``."""
-    norms: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
-    return norms
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
@@ -150,7 +146,7 @@ def anderson(
     start: Tensor,
     tolerance: float,
     max_iterations: int,
-    memory: int = 8,
+    memory: int = 20,
 ) -> Inverse:
     """Anderson-accelerated iteration of z <- u + z - D(z), whose fixed point solves D(z) = u.
 

@@ -10,20 +10,16 @@ _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
 def placement(physics: LinearPhysics) -> tuple[torch.device, torch.dtype]:
-    """Device and real dtype of the tensors a physics holds; float32 if it holds none.
+    """Device and real dtype of the tensors a physics holds, its noise model apart.
 
-    The tensors of its noise model and deepinv's own device marker say nothing about the operator
-    and are left out.
+    At least float32, which is also what a physics without tensors gets.
     """
-    dtype: torch.dtype | None = None
+    dtype = torch.float32
     for name, tensor in (*physics.named_parameters(), *physics.named_buffers()):
-        if name == "_device_holder" or name.startswith("noise_model."):
-            continue
-        if tensor.is_floating_point() or tensor.is_complex():
-            held = tensor.real.dtype if tensor.is_complex() else tensor.dtype
-            dtype = held if dtype is None else torch.promote_types(dtype, held)
-    device: torch.device = next(physics.buffers()).device  # deepinv's marker is always there
-    return device, dtype or torch.float32
+        if not name.startswith("noise_model."):
+            dtype = torch.promote_types(dtype, tensor.real.dtype)
+    device: torch.device = next(physics.buffers()).device  # deepinv registers one in any physics
+    return device, dtype
 
 
 def moved(physics: LinearPhysics, device: torch.device, dtype: torch.dtype) -> LinearPhysics:

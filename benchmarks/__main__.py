@@ -1,0 +1,72 @@
+"""Print every ratio, beside the bound it is meant to keep."""
+
+from __future__ import annotations
+
+import statistics
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import lpn, pnp
+from benchmarks.race import race
+from proxmatch.problems import gaussian_deblurring, super_resolution
+
+
+def main() -> None:
+    """Race, measure memory, print."""
+    torch.set_num_threads(2)
+    console = Console()
+
+    times = race(lpn.runners())
+    bare, last = times["bare"], times["bare, channels last"]
+    table = Table(
+        title=f"LPN, official topology, hidden {lpn.HIDDEN}, {lpn.SIDE} x {lpn.SIDE}, "
+        f"batch {lpn.BATCH}, 2 threads"
+    )
+    for column in ("", "ms", "x bare convolutions", "x bare, channels last", "bound"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, seconds in times.items():
+        training = 3 if "training" in name else 1
+        bound = {"ours": "1.2", "ours, training": "1.3"}.get(name, "")
+        table.add_row(
+            name,
+            f"{1e3 * seconds:.1f}",
+            f"{seconds / bare / training:.2f}",
+            f"{seconds / last / training:.2f}",
+            bound,
+        )
+    console.print(table)
+    console.print("A training step is compared with three times the bare convolutions.")
+    console.print(
+        f"ours against autograd: inference {times['ours'] / times['autograd']:.2f} x, training "
+        f"{times['ours, training'] / times['autograd, training']:.2f} x"
+    )
+
+    memory = {
+        route: statistics.median(lpn.peak_memory(route) for _ in range(3))
+        for route in ("ours", "autograd")
+    }
+    console.print(
+        f"peak memory of a training step: ours {memory['ours']:.0f} MB, autograd "
+        f"{memory['autograd']:.0f} MB: {memory['ours'] / memory['autograd']:.2f} x (bound 0.7)"
+    )
+
+    table = Table(title=f"PnP-PGD, 64 x 64, batch {pnp.BATCH}, {pnp.ITERATIONS} iterations")
+    for column in ("problem", "denoiser", "recorded", "s", "x its own calls", "bound"):
+        table.add_column(column)
+    for problem in (gaussian_deblurring(64), super_resolution(64)):
+        for model, record, bound in (
+            ("gs-photographs", None, "1.05"),
+            ("lpn-photographs", None, "1.05"),
+            ("lpn-photographs", ("psnr", "ssim", "residual"), ""),
+        ):
+            seconds, ratio = pnp.overhead(problem, model, record)
+            what = "with SSIM" if record else "by default"
+            table.add_row(problem.name, model, what, f"{seconds:.2f}", f"{ratio:.3f}", bound)
+    console.print("its own calls: those of the denoiser and of A^T A in the same run")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
