@@ -51,10 +51,10 @@ def demo(
     from rich.console import Console
     from rich.table import Table
 
-    from proxmatch import demo as job
-
     console = Console()
-    with console.status("loading") as status:
+    with console.status("loading deepinv and the models") as status:
+        from proxmatch import demo as job
+
         result = job.run(out, progress=status.update)
     table = Table(title="PnP-PGD on embedded photographs, mean PSNR in dB")
     for name in job.HEADER:

@@ -12,9 +12,9 @@ follows from W, c >= 0. One pass upwards and one downwards give the gradient, wi
     grad psi(x) = sum_i R_i^T S_i^T delta_i.
 
 :class:`ConvexGradient` wraps the two passes as one autograd node whose backward is written out too
-(the derivative of <v, grad psi(x)> is that of the tangent of psi along v): two stored tensors a
-layer and one ordinary backward in training, where differentiating twice with autograd keeps more
-than twice as many.
+(the derivative of <v, grad psi(x)> is that of the tangent of psi along v): three stored tensors a
+layer and one ordinary backward in training, where differentiating twice with autograd keeps about
+twice as many.
 
 All activations here are in base 2: phi(a) = log2(1 + 2^(kappa a)) / kappa with kappa = beta / ln 2
 is softplus with parameter beta. The factor kappa rides on the small input convolutions S, b, and

@@ -1,0 +1,83 @@
+"""Behaviour through the real command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxmatch.denoisers import shipped
+
+PROXMATCH = Path(sys.executable).with_name("proxmatch")
+
+
+def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(PROXMATCH), *args], capture_output=True, text=True, cwd=cwd, timeout=300
+    )
+
+
+def test_info_names_the_models() -> None:
+    done = run("info")
+    assert done.returncode == 0
+    assert all(name in done.stdout.replace("\n", " ") for name in shipped())
+    assert "deepinv" in done.stdout
+
+
+def test_demo_writes_a_picture_a_table_and_the_data(tmp_path: Path) -> None:
+    done = run("demo", "--out", "made/here", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "made" / "here"
+    assert {p.name for p in out.iterdir()} == {"demo.png", "demo.md", "demo.json"}
+    assert (out / "demo.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    record = json.loads((out / "demo.json").read_text())
+    assert len(record["rows"]) == 10
+    assert record["fingerprint"]
+    assert all(len(row["psnr"]) == record["images"] for row in record["rows"])
+    psnr = {
+        (row["problem"], row["family"], row["trained_on"]): sum(row["psnr"]) / len(row["psnr"])
+        for row in record["rows"]
+    }
+    # The wrong prior is worse than the right one, for both families and problems.
+    for problem in ("deblurring", "super-resolution"):
+        for family in ("LPN", "GS"):
+            wrong, right = (psnr[problem, family, d] for d in ("histology", "photographs"))
+            assert wrong < right - 1
+    table = (out / "demo.md").read_text()
+    assert table.count("\n|") == 11
+    assert f"{psnr['deblurring', 'GS', 'photographs']:.2f}" in table
+
+
+@pytest.mark.parametrize("args", [("nonsense",), ("demo", "--nonsense"), ("demo", "--out")])
+def test_wrong_use_exits_with_2(args: tuple[str, ...]) -> None:
+    done = run(*args)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip()
+
+
+def test_an_output_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = run("demo", "--out", str(tmp_path / "file"))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error:")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import proxmatch, sys; print('torch' in sys.modules); proxmatch.load; proxmatch.pnp_pgd"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_every_public_name_exists() -> None:
+    import proxmatch
+
+    for name in proxmatch.__all__:
+        assert getattr(proxmatch, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = proxmatch.nothing  # type: ignore[attr-defined]
