@@ -14,7 +14,7 @@ times, so that w_p = width / s makes up for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import torch
@@ -70,20 +70,27 @@ def tilings(length: int, size: int) -> tuple[list[list[int]], list[float]]:
 
 
 @lru_cache(maxsize=16)
-def _layout(height: int, width: int, size: int) -> tuple[Tensor, Tensor]:
-    """Flat pixel indices ``(P, size, size)`` and weights ``(P,)`` of all patches of an image."""
-    rows, row_weights = (torch.tensor(t) for t in tilings(height, size))
-    cols, col_weights = (torch.tensor(t) for t in tilings(width, size))
-    index = rows[:, None, :, None] * width + cols[None, :, None, :]
-    weight = row_weights.double()[:, None] * col_weights.double()[None, :]
-    return index.reshape(-1, size, size), weight.reshape(-1)
+def _axis(length: int, size: int) -> tuple[Tensor, Tensor]:
+    """:func:`tilings` as tensors: indices ``(P, size)`` and weights ``(P,)``."""
+    indices, weights = tilings(length, size)
+    return torch.tensor(indices), torch.tensor(weights, dtype=torch.float64)
 
 
-def _batches(x: Tensor, size: int, most: int) -> list[tuple[Tensor, Tensor]]:
-    index, weight = _layout(*x.shape[-2:], size)
-    step = max(1, most // x.shape[0])
-    index, weight = index.to(x.device), weight.to(x)
-    return list(zip(torch.split(index, step), torch.split(weight, step), strict=True))
+def _tiles(x: Tensor, size: int, most: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Images and patches, at most ``most`` at once.
+
+    Yields:
+        The images, flat pixel indices ``(P, size, size)`` of some patches, their weights ``(P,)``.
+    """
+    height, width = x.shape[-2:]
+    (rows, row_weights), (cols, col_weights) = _axis(height, size), _axis(width, size)
+    images = min(len(x), most)
+    pairs = torch.cartesian_prod(torch.arange(len(rows)), torch.arange(len(cols)))
+    for start in range(0, len(x), images):
+        for i, j in (pair.T for pair in torch.split(pairs, max(1, most // images))):
+            index = rows[i][:, :, None] * width + cols[j][:, None, :]
+            weight = row_weights[i] * col_weights[j]
+            yield slice(start, start + images), index.to(x.device), weight.to(x)
 
 
 def _gather(x: Tensor, index: Tensor) -> Tensor:
@@ -101,16 +108,16 @@ def patch_gradient(
         x: images, ``(B, C, H, W)``.
         size: height and width of a patch.
         gradient: map of patches ``(N, C, size, size)``, given those of x and of each of ``more``.
-        most: patches handled at once (at least one of every image of the batch).
+        most: patches handled at once.
         more: further tensors of the shape of x to be cut alike.
     """
-    out = torch.zeros_like(x).flatten(2)
-    for index, weight in _batches(x, size, most):
-        patches = gradient(*(_gather(t, index) for t in (x, *more)))
-        patches = patches.view(x.shape[0], len(weight), *patches.shape[1:]).transpose(1, 2)
+    out = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(2)
+    for images, index, weight in _tiles(x, size, most):
+        patches = gradient(*(_gather(t[images], index) for t in (x, *more)))
+        patches = patches.view(-1, len(weight), *patches.shape[1:]).transpose(1, 2)
         weighted = patches * weight.view(-1, 1, 1)
-        out = out.index_add(2, index.flatten(), weighted.flatten(2))
-    return out.view_as(x)
+        out[images].index_add_(2, index.flatten(), weighted.flatten(2))
+    return out.view(x.shape)
 
 
 def patch_potential(
@@ -118,6 +125,7 @@ def patch_potential(
 ) -> Tensor:
     """h(x) = sum_p w_p Psi(P_p x), ``(B,)``; arguments as in :func:`patch_gradient`."""
     total = x.new_zeros(x.shape[0])
-    for index, weight in _batches(x, size, most):
-        total = total + potential(_gather(x, index)).view(x.shape[0], -1) @ weight
+    for images, index, weight in _tiles(x, size, most):
+        values = potential(_gather(x[images], index)).view(-1, len(weight))
+        total[images] += values @ weight
     return total
