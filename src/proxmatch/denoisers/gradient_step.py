@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
+from torch.func import jvp
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.denoisers.inverse import Inverse, anderson, default_tolerance
@@ -115,6 +116,37 @@ class GradientStep(ProximalDenoiser):
             return v.detach() - hv
 
         return (z - g).detach(), jacobian
+
+    def second_derivative(
+        self, x: Tensor, v: Tensor, sigma: float | Tensor | None = None
+    ) -> Tensor:
+        """v^T H v with H the Hessian of g at x, ``(B,)``, differentiable in x and the parameters.
+
+        It is d^2/dt^2 g(x + t v) = |r'|^2 + <r, r''> with r = x - N(x) along x + t v: a Taylor
+        pass through N where the network has one, forward-over-forward differentiation elsewhere.
+
+        Args:
+            x: where, ``(B, C, H, W)``.
+            v: directions, the same shape.
+            sigma: noise level, as in :meth:`forward`.
+        """
+        x, v = self._check(x), self._check(v)
+        level = self._level(x, sigma)
+        if isinstance(self.network, CompactUNet) and not any(map(self._missing, x.shape[-2:])):
+            n, dn, ddn = self.network.taylor(x, v)
+        else:
+
+            def moved(t: Tensor) -> Tensor:
+                return self._network(x + t * v, level)
+
+            def slope(t: Tensor) -> Tensor:
+                derivative: Tensor = jvp(moved, (t,), (torch.ones_like(t),))[1]
+                return derivative
+
+            zero = x.new_zeros(())
+            n = moved(zero)
+            dn, ddn = jvp(slope, (zero,), (torch.ones_like(zero),))[:2]
+        return ((v - dn).square() - (x - n) * ddn).flatten(1).sum(1)
 
     def inverse(
         self,

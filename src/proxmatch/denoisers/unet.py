@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -44,6 +45,24 @@ class CompactUNet(nn.Module):
         out: Tensor = x + self.tail(y)
         return out
 
+    def taylor(self, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """N(x), J_N(x) v and N''(x)[v, v]: one pass over the three stacked along the batch.
+
+        Linear layers act on each alike, with the bias on the value alone; an activation f maps
+        (a, a', a'') to (f, f' a', f'' a'^2 + f' a'').
+        """
+        y = _linear(self.head, torch.cat([x, v, torch.zeros_like(v)]))
+        skips = []
+        for encode, down in zip(self.encode, self.down, strict=True):
+            y = _taylor_block(encode, y)
+            skips.append(y)
+            y = _linear(down, y)
+        y = _taylor_block(self.body, y)
+        for decode, up, skip in reversed(list(zip(self.decode, self.up, skips, strict=True))):
+            y = _taylor_block(decode, _linear(up, y) + skip)
+        n, dn, ddn = _linear(self.tail, y).chunk(3)
+        return x + n, v + dn, ddn
+
 
 class _Block(nn.Module):
     def __init__(self, width: int) -> None:
@@ -54,3 +73,24 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = x + self.second(F.elu(self.first(x)))
         return out
+
+
+def _linear(layer: nn.Module, stacked: Tensor) -> Tensor:
+    """A layer on (value, first, second derivative): the bias goes to the value alone."""
+    bias = layer.get_parameter("bias")
+    out: Tensor = layer(stacked) - bias.view(-1, 1, 1)
+    value, derivatives = out.tensor_split([len(out) // 3])
+    return torch.cat([value + bias.view(-1, 1, 1), derivatives])
+
+
+def _taylor_elu(stacked: Tensor) -> Tensor:
+    a, da, dda = stacked.chunk(3)
+    y = F.elu(a)
+    slope = torch.where(a > 0, 1.0, y + 1)  # exp(a) below zero
+    bend = torch.where(a > 0, 0.0, y + 1)
+    return torch.cat([y, slope * da, bend * da.square() + slope * dda])
+
+
+def _taylor_block(block: nn.Module, stacked: Tensor) -> Tensor:
+    first, second = block.get_submodule("first"), block.get_submodule("second")
+    return stacked + _linear(second, _taylor_elu(_linear(first, stacked)))

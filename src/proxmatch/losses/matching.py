@@ -1,0 +1,85 @@
+r"""What a denoised image is charged for, per image.
+
+With d = |D(y) - x|, the distance of the denoised to the clean image over all its n pixels:
+
+    squared error        d^2                              posterior mean      (mse_adaptation_loss)
+    proximal matching    1 - exp(-d^2 / (2 gamma^2))      posterior mode      (pm_pairwise_loss)
+
+gamma has the units of d. It is handled as gamma = rms sqrt(n), with ``rms`` in units of one pixel,
+so that settings do not depend on the size of the images.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from proxmatch.denoisers import GradientStep
+from proxmatch.errors import InputError
+
+
+def squared_error(output: Tensor, target: Tensor) -> Tensor:
+    """d^2, ``(B,)``: its mean over a batch is the MSE adaptation loss."""
+    return (output - target).square().flatten(1).sum(1)
+
+
+def absolute_error(output: Tensor, target: Tensor) -> Tensor:
+    """|D(y) - x|_1, ``(B,)``."""
+    return (output - target).abs().flatten(1).sum(1)
+
+
+def proximal_matching(output: Tensor, target: Tensor, rms: float) -> Tensor:
+    """rho_gamma(D(y), x) = 1 - exp(-d^2 / (2 gamma^2)), ``(B,)``, in [0, 1].
+
+    There is no square root on the way, so that it can be differentiated at d = 0.
+
+    Args:
+        output: D(y), ``(B, C, H, W)``.
+        target: x, the same shape.
+        rms: gamma per pixel: gamma = rms sqrt(n).
+    """
+    return -(-_exponent(output, target, rms)).expm1()
+
+
+def scaled_squared_error(output: Tensor, target: Tensor, rms: float) -> Tensor:
+    """d^2 / (2 gamma^2), ``(B,)``: the scale of proximal matching without its exponential.
+
+    The control that tells what the exponential does from what a gradient scale that grows as gamma
+    shrinks does to an optimiser. To first order in it, both are the same.
+    """
+    return _exponent(output, target, rms)
+
+
+def gradient_field_matching(
+    denoiser: GradientStep,
+    noisy: Tensor,
+    clean: Tensor,
+    rms: float,
+    sigma: float | Tensor | None = None,
+) -> Tensor:
+    """rho_gamma(grad g(y), y - x), ``(B,)``: equal to :func:`proximal_matching` of D(y) and x.
+
+    It matches the gradient field of a gradient-step denoiser to the corruption (gs_pm).
+
+    Args:
+        denoiser: D = Id - grad g.
+        noisy: y, ``(B, C, H, W)``.
+        clean: x, the same shape.
+        rms: gamma per pixel.
+        sigma: noise level, as in the denoiser's ``forward``.
+    """
+    return proximal_matching(noisy - denoiser(noisy, sigma), noisy - clean, rms)
+
+
+def saturation(output: Tensor, target: Tensor, rms: float) -> Tensor:
+    """How far proximal matching has lost its gradient, ``(B,)``: 0 at d = 0, 1 where it is gone.
+
+    The gradient of rho_gamma is exp(-d^2 / (2 gamma^2)) times that of d^2 / (2 gamma^2): what is
+    missing from the factor is rho_gamma itself.
+    """
+    return proximal_matching(output.detach(), target.detach(), rms)
+
+
+def _exponent(output: Tensor, target: Tensor, rms: float) -> Tensor:
+    if not rms > 0:
+        raise InputError(f"gamma must be positive, got {rms} per pixel")
+    return squared_error(output, target) / (2 * rms**2 * output[0].numel())
