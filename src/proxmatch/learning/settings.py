@@ -1,0 +1,175 @@
+"""Everything that decides a training run, as data: YAML in and out, unknown keys refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from proxmatch.denoisers import GradientStepConfig, LPNConfig
+from proxmatch.denoisers.checkpoint import explain
+from proxmatch.errors import InputError
+from proxmatch.losses import GammaSchedule, Geometric
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Optimiser(_Settings):
+    """Adam with warm-up and a cosine to ``final`` times the rate.
+
+    Attributes:
+        rate: learning rate.
+        betas: of Adam.
+        warmup: steps over which the rate rises linearly.
+        final: fraction of the rate at the end; 1 for a constant rate.
+        clip: bound on the norm of the whole gradient; None for none.
+    """
+
+    rate: Positive = 1e-3
+    betas: tuple[float, float] = (0.9, 0.99)
+    warmup: int = Field(20, ge=0)
+    final: float = Field(0.01, ge=0, le=1)
+    clip: Positive | None = None
+
+
+class Penalty(_Settings):
+    """The contractivity penalty of gradient-step denoisers.
+
+    Attributes:
+        limit: L_max.
+        weight: lambda_con, of a loss per pixel.
+        iterations: power iterations a step.
+        shift: of the power iteration.
+        begin: progress at which it sets in.
+    """
+
+    limit: Positive = 0.85
+    weight: Positive = 10.0
+    iterations: int = Field(10, ge=1)
+    shift: float = 0.3
+    begin: float = Field(0.0, ge=0, le=1)
+
+
+class TrainingSettings(_Settings):
+    """One training run.
+
+    Attributes:
+        loss: ``mse``, ``l1``, ``pm`` (proximal matching) or ``scaled-mse`` (its control).
+        gamma: schedule of gamma, for the last two.
+        noise: standard deviation of the noise; two numbers for a uniform draw between them.
+        steps: optimiser steps.
+        batch: images a step, over all processes together.
+        optimiser: of the weights.
+        penalty: contractivity penalty, for gradient-step denoisers.
+        seed: of the images, the noise and the directions, at each step anew.
+        checkpoint_every: steps between checkpoints.
+        log_every: steps between lines of the log.
+        patience: steps in a row with a loss that is not finite before the run gives up.
+    """
+
+    loss: Literal["mse", "l1", "pm", "scaled-mse"] = "mse"
+    gamma: GammaSchedule = Geometric()
+    noise: Positive | tuple[Positive, Positive] = 0.07
+    steps: int = Field(1000, ge=1)
+    batch: int = Field(8, ge=1)
+    optimiser: Optimiser = Optimiser()
+    penalty: Penalty | None = None
+    seed: int = Field(0, ge=0)
+    checkpoint_every: int = Field(200, ge=1)
+    log_every: int = Field(10, ge=1)
+    patience: int = Field(20, ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if isinstance(self.noise, tuple) and self.noise[0] > self.noise[1]:
+            raise ValueError("noise: the first level must not be above the second")
+        return self
+
+    @classmethod
+    def from_yaml(cls, file: str | Path) -> TrainingSettings:
+        """Read settings; what is not given keeps its default."""
+        try:
+            content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise InputError(f"{file} cannot be read as YAML: {error}") from error
+        try:
+            return cls.model_validate({} if content is None else content)
+        except ValidationError as error:
+            raise InputError(f"{file}: {explain(error)}") from error
+
+    def to_yaml(self) -> str:
+        """The settings as YAML, defaults included."""
+        text: str = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+        return text
+
+
+class Preset(_Settings):
+    """A denoiser and how it is trained.
+
+    Attributes:
+        model: layout of the denoiser.
+        size: side of the training crops.
+        settings: of the training.
+    """
+
+    model: LPNConfig | GradientStepConfig
+    size: int
+    settings: TrainingSettings
+
+
+def _preset(
+    model: LPNConfig | GradientStepConfig, size: int, sigma: float, **settings: Any
+) -> Preset:
+    noise = settings.pop("noise", sigma)
+    return Preset(
+        model=model.model_copy(update={"sigma": sigma}),
+        size=size,
+        settings=TrainingSettings(noise=noise, **settings),
+    )
+
+
+#: The compact ones are sized for a CPU. The paper's leave learning rates, noise levels and sizes
+#: unsaid: theirs are those of the published code of each family.
+PRESETS: dict[str, Preset] = {
+    "lpn-compact": _preset(
+        LPNConfig.compact(),
+        64,
+        0.07,
+        steps=12_000,
+        optimiser=Optimiser(rate=1e-2),
+    ),
+    "gs-compact": _preset(
+        GradientStepConfig.compact(),
+        32,
+        0.05,
+        steps=4_500,
+        optimiser=Optimiser(rate=2e-3),
+        penalty=Penalty(begin=0.75),
+    ),
+    "lpn-paper": _preset(
+        LPNConfig.official(),
+        128,
+        0.05,
+        loss="pm",
+        gamma={"kind": "staged"},
+        steps=40_000,
+        batch=64,
+        optimiser=Optimiser(rate=1e-3, betas=(0.9, 0.999), final=0.1),
+    ),
+    "gs-paper": _preset(
+        GradientStepConfig.drunet(),
+        128,
+        0.05,
+        noise=(1e-3, 50 / 255),
+        steps=1_000_000,
+        batch=16,
+        optimiser=Optimiser(rate=1e-4, betas=(0.9, 0.999), final=0.06, clip=1e-2),
+        penalty=Penalty(limit=0.9, weight=1e-3, iterations=50, begin=0.99),
+    ),
+}
