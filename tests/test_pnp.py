@@ -410,3 +410,13 @@ def test_bad_inputs(name):
     arguments = {"y": Y, "problem": DEBLURRING, "denoiser": Smooth(), **change}
     with pytest.raises(InputError, match=message):
         pnp_pgd(**arguments)
+
+
+def test_it_works_in_inference_mode():
+    problem = gaussian_deblurring(16)
+    x = torch.rand(2, 3, 16, 16)
+    y = problem.measure(x)
+    expected = pnp_pgd(y, problem, lambda z, _: 0.9 * z, truth=x, iterations=5)
+    with torch.inference_mode():
+        result = pnp_pgd(y.clone(), problem, lambda z, _: 0.9 * z, truth=x.clone(), iterations=5)
+    assert torch.equal(result.reconstruction, expected.reconstruction)

@@ -1,8 +1,11 @@
 """Train the small denoisers that ship with proxmatch, by plain MSE at one noise level.
 
-    python tools/train_weights.py lpn photographs --images FOLDER --minutes 4
+    python tools/train_weights.py lpn photographs --images FOLDER --minutes 5
+    python tools/train_weights.py gs photographs --images FOLDER --minutes 5
+    python tools/train_weights.py gs photographs --images FOLDER --minutes 8 --contract
 
-writes ``src/proxmatch/weights/lpn-photographs``. The images are cut into random 64 x 64 crops.
+write ``src/proxmatch/weights/lpn-photographs`` and ``gs-photographs``. ``--contract`` goes on from
+the weights that are there, with the contractivity penalty.
 """
 
 from __future__ import annotations
@@ -18,13 +21,31 @@ import numpy as np
 import torch
 from PIL import Image
 
-from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, lipschitz, save
+from proxmatch.denoisers import (
+    LPN,
+    GradientStep,
+    GradientStepConfig,
+    LPNConfig,
+    ProximalDenoiser,
+    lipschitz,
+    load,
+    save,
+)
+from proxmatch.losses import contractivity_penalty, top_direction
 
 WEIGHTS = Path(__file__).parents[1] / "src" / "proxmatch" / "weights"
 SIDE, VALIDATION_NOISE = 64, 0.05
 RECIPES = {
     "lpn": {"sigma": 0.07, "rate": 1e-2, "batch": 8, "crop": 64},
     "gs": {"sigma": 0.05, "rate": 2e-3, "batch": 8, "crop": 32},
+    "gs-contract": {
+        "sigma": 0.05,
+        "rate": 1e-3,
+        "batch": 8,
+        "crop": 32,
+        "limit": 0.8,
+        "weight": 10,
+    },
 }
 
 
@@ -61,10 +82,12 @@ def main() -> None:
     parser.add_argument("domain")
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--reduce", type=int, default=1, help="box downscaling before cropping")
-    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--contract", action="store_true", help="second stage, for gs")
     args = parser.parse_args()
 
-    recipe = RECIPES[args.family]
+    recipe = RECIPES["gs-contract" if args.contract else args.family]
+    folder = WEIGHTS / f"{args.family}-{args.domain}"
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     pictures, fingerprint = read(args.images, args.reduce)
@@ -76,8 +99,12 @@ def main() -> None:
     noise = torch.randn(validation.shape, generator=torch.Generator().manual_seed(3))
     noisy = validation + VALIDATION_NOISE * noise
 
-    if args.family == "lpn":
-        model: LPN | GradientStep = LPN(LPNConfig.compact(sigma=recipe["sigma"]))
+    earlier: list[dict[str, object]] = []
+    if args.contract:
+        model: ProximalDenoiser = load(folder).train()
+        earlier = model.record["trained"]
+    elif args.family == "lpn":
+        model = LPN(LPNConfig.compact(sigma=recipe["sigma"]))
     else:
         model = GradientStep(GradientStepConfig.compact(sigma=recipe["sigma"]))
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe["rate"], betas=(0.9, 0.99))
@@ -92,6 +119,10 @@ def main() -> None:
         clean = crops(training, int(recipe["batch"]), int(recipe["crop"]), generator)
         given = clean + recipe["sigma"] * torch.randn(clean.shape, generator=generator)
         loss = ((model(given) - clean) ** 2).mean()
+        if args.contract and isinstance(model, GradientStep):
+            v = top_direction(model, given, torch.randn(given.shape, generator=generator))
+            excess = contractivity_penalty(model, given, v, recipe["limit"])
+            loss = loss + recipe["weight"] * excess.mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -105,18 +136,21 @@ def main() -> None:
     if isinstance(model, GradientStep):
         model.lipschitz = float(spectrum.constant.max())
     model.record = {
-        "trained": {
-            "domain": args.domain,
-            "pictures": len(training),
-            "held_out_pictures": len(held_out),
-            "fingerprint": fingerprint,
-            "reduce": args.reduce,
-            "loss": "mse",
-            "steps": step,
-            "minutes": args.minutes,
-            "threads": torch.get_num_threads(),
-            **recipe,
-        },
+        "trained": [
+            *earlier,
+            {
+                "domain": args.domain,
+                "pictures": len(training),
+                "held_out_pictures": len(held_out),
+                "fingerprint": fingerprint,
+                "reduce": args.reduce,
+                "loss": "mse + contractivity" if args.contract else "mse",
+                "steps": step,
+                "minutes": args.minutes,
+                "threads": torch.get_num_threads(),
+                **recipe,
+            },
+        ],
         "validation": {
             "noise": VALIDATION_NOISE,
             "psnr": round(psnr, 2),
@@ -127,7 +161,7 @@ def main() -> None:
         "versions": {name: version(name) for name in ("torch", "deepinv")},
     }
     print(args.family, args.domain, model.record)  # noqa: T201
-    save(model, WEIGHTS / f"{args.family}-{args.domain}")
+    save(model, folder)
 
 
 if __name__ == "__main__":

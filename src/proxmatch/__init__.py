@@ -26,11 +26,13 @@ _HOME = {
     "super_resolution": "problems",
     "PnPResult": "pnp",
     "pnp_pgd": "pnp",
+    "ImageDomain": "data",
     "embedded": "data",
+    "few_shot": "data",
 }
 
 if TYPE_CHECKING:
-    from proxmatch.data import embedded
+    from proxmatch.data import ImageDomain, embedded, few_shot
     from proxmatch.denoisers import (
         LPN,
         GradientStep,
@@ -50,11 +52,13 @@ __all__ = [
     "LPN",
     "GradientStep",
     "GradientStepConfig",
+    "ImageDomain",
     "LPNConfig",
     "PnPResult",
     "Problem",
     "ProximalDenoiser",
     "embedded",
+    "few_shot",
     "gaussian_deblurring",
     "import_checkpoint",
     "lipschitz",

@@ -16,6 +16,10 @@ class InputError(ProxmatchError, ValueError):
     """An argument is of the wrong kind, shape or range, or holds NaN or infinity."""
 
 
+class DataError(InputError):
+    """A folder of images is missing, holds nothing readable, or changed while in use."""
+
+
 class StepSizeError(ProxmatchError, ValueError):
     """The step size breaks eta * L_f < 1, without which the theory says nothing."""
 
@@ -58,3 +62,20 @@ class DivergenceWarning(ProxmatchWarning):
 
 class StepSizeWarning(ProxmatchWarning):
     """A step size with eta * L_f >= 1 is in use, because the caller asked for it."""
+
+
+class SkippedFilesWarning(ProxmatchWarning):
+    """Files of a folder of images were left out.
+
+    Attributes:
+        files: the reason of each, by name.
+    """
+
+    def __init__(self, files: dict[str, str]) -> None:
+        super().__init__(files)
+        self.files = files
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {reason}" for name, reason in self.files.items()]
+        more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
+        return f"{len(lines)} file(s) left out: " + "; ".join(lines[:10] + more)

@@ -292,9 +292,9 @@ def _denoised(
         if isinstance(sigma, Tensor) and sigma.ndim > 0 and len(sigma) == len(z):
             sigma = sigma[rows]
         z = z[rows]
-    version = z._version
+    version = None if z.is_inference() else z._version  # inference tensors keep no count
     out = denoiser(z, sigma) if len(z) else z
-    if z._version != version:
+    if version is not None and z._version != version:
         raise InputError(f"the {name} changed its input in place; let it work on a copy")
     if not isinstance(out, Tensor) or out.shape != z.shape or out.dtype != z.dtype:
         got = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else type(out).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -251,6 +252,7 @@ def test_second_derivatives_pass_through(denoiser: ProximalDenoiser, x: Tensor) 
         (torch.rand(2, 8, 8, dtype=torch.float64), "shape"),
         (torch.rand(1, 2, 8, 8, dtype=torch.float32), "float32"),
         (torch.ones(1, 2, 8, 8, dtype=torch.uint8), "uint8"),
+        (torch.ones(1, 2, 8, 8, dtype=torch.float16), "float16"),
         (torch.rand(0, 2, 8, 8, dtype=torch.float64), "empty"),
         ([[1.0]], "tensor"),
     ],
@@ -259,6 +261,49 @@ def test_what_is_no_image_is_refused(denoiser: ProximalDenoiser, bad: Tensor, me
     for method in (denoiser, denoiser.potential, denoiser.linearize, denoiser.inverse):
         with pytest.raises(InputError, match=message):
             method(bad)
+
+
+def test_black_images_have_a_regulariser_too(denoiser: ProximalDenoiser, x: Tensor) -> None:
+    for u in (torch.zeros_like(x), torch.full_like(x, 1e-3)):
+        result = denoiser.inverse(u)
+        assert bool(result.converged.all())
+        assert float((denoiser(result.z) - u).abs().max()) < 1e-8
+        assert bool(torch.isfinite(denoiser.regularizer(u, inverse=result)).all())
+
+
+def test_the_inverse_refuses_what_has_none(denoiser: ProximalDenoiser, x: Tensor) -> None:
+    x[1, 0, 0, 0] = float("nan")
+    with pytest.raises(InputError, match=r"NaN or infinity in the images \[1\]"):
+        denoiser.inverse(x)
+    good = denoiser.inverse(denoiser(x[:1]).detach(), tolerance=1e-3)
+    with pytest.raises(InputError, match="shape"):
+        denoiser.regularizer(x[2:3].expand(3, -1, -1, -1), inverse=good)
+    never = denoiser.inverse(denoiser(x[:1]).detach(), tolerance=0.0, max_iterations=3)
+    assert not bool(never.converged.any()) or float(never.residual) == 0
+
+
+def test_autocast_does_not_reach_an_lpn() -> None:
+    model = DENOISERS["lpn"]()
+    x = torch.rand(2, 2, 8, 8)
+    expected = model(x).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(x)
+        loss = (out - x).square().mean()
+    loss.backward()
+    assert torch.equal(out.detach(), expected)
+
+
+def test_replicas_and_parametrizations_of_an_lpn_work() -> None:
+    model = DENOISERS["lpn"]()
+    assert isinstance(model, LPN)
+    x = torch.rand(1, 2, 8, 8)
+    expected = model(x)
+    replica = torch.nn.utils.parametrizations.weight_norm(copy.deepcopy(model).lin[0])
+    wrapped = copy.deepcopy(model)
+    wrapped.lin[0] = replica
+    assert torch.allclose(wrapped(x), expected, atol=1e-5)
+    (gradient,) = (torch.func.grad(lambda v: model.potential(v).sum())(x),)
+    assert torch.allclose(gradient, expected, atol=1e-5)
 
 
 def test_a_solve_that_fails_says_so() -> None:

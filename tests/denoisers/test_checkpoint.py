@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -79,8 +81,15 @@ def test_truncated_weights(checkpoint: Path, keep: int) -> None:
         load(checkpoint)
 
 
+def replace_weights(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    """Other weights under the same configuration, with the right hash."""
+    content = safetensors.torch.save(state)
+    (folder / "model.safetensors").write_bytes(content)
+    edit(folder, weights=hashlib.sha256(content).hexdigest())
+
+
 def test_foreign_weights(checkpoint: Path) -> None:
-    safetensors.torch.save_file({"a": torch.ones(2)}, checkpoint / "model.safetensors")
+    replace_weights(checkpoint, {"a": torch.ones(2)})
     with pytest.raises(CheckpointError, match=r"missing .*unknown a"):
         load(checkpoint)
 
@@ -100,7 +109,7 @@ def test_a_pickle_is_never_loaded(checkpoint: Path, tmp_path: Path) -> None:
 def rewrite(folder: Path, name: str, value: torch.Tensor) -> None:
     state = safetensors.torch.load_file(folder / "model.safetensors")
     state[name] = value
-    safetensors.torch.save_file(state, folder / "model.safetensors")
+    replace_weights(folder, state)
 
 
 def test_weights_are_checked(checkpoint: Path) -> None:
@@ -123,6 +132,23 @@ def test_weights_are_checked(checkpoint: Path) -> None:
     ("changes", "error", "message"),
     [
         ({"version": 99}, FutureFormatError, "upgrade proxmatch"),
+        ({"version": 2.0}, FutureFormatError, "upgrade proxmatch"),
+        ({"version": "2"}, CheckpointError, "version"),
+        ({"version": True}, CheckpointError, "version"),
+        ({"version": -3}, CheckpointError, "version"),
+        ({"architecture": {"beta": float("inf")}}, CheckpointError, "beta"),
+        ({"architecture": {"centre": float("nan")}}, CheckpointError, "centre"),
+        ({"architecture": {"hidden": 10**9}}, CheckpointError, "does not fit|has shape"),
+        (
+            {"family": "gradient-step", "architecture": {"widths": [-1, 3]}},
+            CheckpointError,
+            "widths",
+        ),
+        (
+            {"family": "gradient-step", "architecture": {"network": "drunet"}},
+            CheckpointError,
+            "four scales",
+        ),
         ({"version": "x"}, CheckpointError, "version"),
         ({"format": "other"}, CheckpointError, "not the configuration"),
         ({"family": "cnn"}, CheckpointError, "family"),
@@ -168,11 +194,50 @@ def test_a_failed_save_loses_nothing(checkpoint: Path, monkeypatch: pytest.Monke
     assert {p.name: p.read_bytes() for p in checkpoint.iterdir()} == before
 
 
+def test_a_save_cut_between_its_two_files_is_noticed(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = DENOISERS["lpn"]()
+    replace, calls = os.replace, []
+
+    def cut(source: str, target: Path) -> None:
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError("cut")
+        replace(source, target)
+
+    monkeypatch.setattr("os.replace", cut)
+    with pytest.raises(CheckpointError, match="cut"):
+        save(other, checkpoint)
+    with pytest.raises(CheckpointError, match="not the file that its"):
+        load(checkpoint)
+
+
+def test_half_precision_is_read_as_float32(checkpoint: Path) -> None:
+    state = safetensors.torch.load_file(checkpoint / "model.safetensors")
+    replace_weights(checkpoint, {name: t.half() for name, t in state.items()})
+    assert {p.dtype for p in load(checkpoint).parameters()} == {torch.float32}
+
+
+def test_loading_draws_no_random_numbers_and_works_in_any_mode(checkpoint: Path) -> None:
+    before = torch.random.get_rng_state()
+    with torch.inference_mode():
+        model = load(checkpoint)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    x = torch.rand(1, 2, 8, 8)
+    model(x).sum().backward()
+    assert all(p.grad is not None for p in model.parameters() if p.dim() > 1)
+
+
 def test_a_model_that_is_not_sound_is_not_saved(tmp_path: Path) -> None:
     model = DENOISERS["gs"]()
     with torch.no_grad():
         next(model.parameters()).fill_(float("inf"))
     with pytest.raises(CheckpointError, match="NaN or infinity"):
+        save(model, tmp_path / "new")
+    model = DENOISERS["gs"]()
+    model.sigma = -1.0
+    with pytest.raises(CheckpointError, match="sigma"):
         save(model, tmp_path / "new")
     model = DENOISERS["gs"]()
     model.record = {"what": object()}

@@ -81,7 +81,7 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="another kind"):
         import_checkpoint(file, "prox-pnp")
     torch.save({"a": 3}, file)
-    with pytest.raises(CheckpointError, match="not a tensor"):
+    with pytest.raises(CheckpointError, match="not a dense tensor"):
         import_checkpoint(file, "lpn-official")
     torch.save([1, 2], file)
     with pytest.raises(CheckpointError, match="no state dict"):
@@ -89,7 +89,19 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:50])
     with pytest.raises(CheckpointError):
         import_checkpoint(file, "lpn-official")
+    for odd in (
+        {"lin.0.weight": torch.tensor(1.0)},
+        {"lin.0.weight": torch.ones(2, 2).to_sparse()},
+        {"lin.0.weight": torch.ones(2, 3, 3, 3), "lin.6.weight": torch.tensor(1.0)},
+    ):
+        torch.save(odd, file)
+        with pytest.raises(CheckpointError):
+            import_checkpoint(file, "lpn-official")
     state = official_state(hidden=4)
+    torch.save(state, file)
+    for settings, message in (({"alpha": 3}, "alpha"), ({"hidden": 3}, "follow from the weights")):
+        with pytest.raises(InputError, match=message):
+            import_checkpoint(file, "lpn-official", **settings)
     state["lin.2.weight"][0, 0, 0, 0] = -1
     torch.save(state, file)
     with pytest.raises(ConvexityError, match=r"lin\.2\.weight"):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from proxmatch.denoisers import LPN, lipschitz
 from proxmatch.denoisers.spectrum import lanczos
+from proxmatch.errors import InputError
 from tests.denoisers.test_base import jacobian
 from tests.denoisers.zoo import DENOISERS, size
 
@@ -46,6 +47,11 @@ def test_estimates_are_bounds_and_residuals_are_true(seed: int, n: int, iteratio
         assert bool((theta >= eigenvalues[:, 0] - 1e-9).all())
         distance = (eigenvalues - theta[:, None]).abs().amin(1)
         assert bool((distance <= residual + 1e-8).all())
+
+
+def test_no_iterations_is_refused() -> None:
+    with pytest.raises(InputError, match="at least one"):
+        lipschitz(DENOISERS["lpn"](), torch.rand(1, 2, 8, 8), iterations=0)
 
 
 def test_few_iterations_underestimate_and_admit_it() -> None:

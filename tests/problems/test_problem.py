@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import deepinv
+import numpy as np
 import pytest
 import torch
 from deepinv.physics import Blur, BlurFFT, GaussianNoise, LinearPhysics
@@ -236,3 +237,28 @@ def test_bad_inputs(method, name):
     value, message = BAD[name]
     with pytest.raises(InputError, match=message):
         getattr(DEBLURRING, method)(value)
+
+
+@pytest.mark.parametrize("make", [gaussian_deblurring, super_resolution])
+def test_a_large_step_can_be_asked_for(make):
+    with pytest.raises(StepSizeError, match="allow_large_step"):
+        make(32, eta=100.0)
+    with pytest.warns(StepSizeWarning):
+        assert make(32, eta=100.0, allow_large_step=True).eta == 100.0
+
+
+@pytest.mark.parametrize("make", [gaussian_deblurring, super_resolution])
+def test_sizes_and_precisions_are_checked(make):
+    assert make(np.int64(32)).img_size == (3, 32, 32)
+    for size in (32.0, "32", (32,), (32, 0)):
+        with pytest.raises(InputError, match="size must be"):
+            make(size)
+    with pytest.raises(InputError, match="float16"):
+        make(32, dtype=torch.float16)
+    with pytest.raises(InputError, match="bfloat16"):
+        make(32).to(torch.bfloat16)
+
+
+def test_a_physics_must_take_the_images_it_is_given():
+    with pytest.raises(InputError, match=r"cannot be applied|give the img_size"):
+        Problem.from_physics(deepinv.physics.Inpainting((1, 8, 8), mask=0.5), (1, 9, 9))

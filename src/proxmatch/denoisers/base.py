@@ -42,6 +42,9 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         record: how the denoiser came about (JSON values only); saved with it.
     """
 
+    #: Whether h is convex whatever the weights are.
+    always_convex = True
+
     def __init__(self, channels: int, sigma: float | None = None) -> None:
         super().__init__()
         self.channels = channels
@@ -85,21 +88,23 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     ) -> Inverse:
         """Solve D(z) = u, image by image within one batch.
 
-        Accelerated fixed-point iteration first, which is the cheaper; then, for images it has not
-        solved, Newton-CG on the convex function z -> h(z) - <u, z>, which converges always.
+        Accelerated fixed-point iteration z <- u + z - D(z) first, which is the cheaper. Then, if
+        h is convex by construction, Newton-CG on z -> h(z) - <u, z> for images not solved so far;
+        without that, an image may not converge (u outside the image of D, or L >= 1).
 
         Args:
             u: ``(B, C, H, W)``.
             sigma: noise level, as in :meth:`forward`.
             initial: where to start; u itself by default.
-            tolerance: on |D(z) - u| / |u|; by default 1e-5 in float32 and 1e-10 in float64.
+            tolerance: on the relative residual of :class:`Inverse`; by default 1e-5 in float32 and
+                1e-10 in float64.
             max_iterations: bound on the evaluations of D in the first phase, and on the Newton
                 steps in the second.
         """
         u, start = self._inverse_arguments(u, initial)
-        tolerance = tolerance or default_tolerance(u.dtype)
+        tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
         first = anderson(lambda z: self.forward(z, sigma), u, start, tolerance, max_iterations)
-        if bool(first.converged.all()):
+        if bool(first.converged.all()) or not self.always_convex:
             return first
         second = newton_cg(
             lambda z: self.linearize(z, sigma), u, first.z, tolerance, max_iterations
@@ -123,7 +128,12 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             sigma: noise level, as in :meth:`forward`.
             inverse: D^{-1}(u), when it is known already.
         """
-        z = self._converged(inverse or self.inverse(u, sigma)).z
+        inverse = inverse or self.inverse(u, sigma)
+        if inverse.z.shape != self._check(u).shape:
+            raise InputError(
+                f"the inverse has shape {tuple(inverse.z.shape)}, u has {tuple(u.shape)}"
+            )
+        z = self._converged(inverse).z
         with torch.no_grad():
             u = u.detach()
             return ((z - u / 2) * u).flatten(1).sum(1) - self.potential(z, sigma)
@@ -148,6 +158,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             )
         if min(x.shape) == 0:
             raise InputError(f"the batch is empty: shape {tuple(x.shape)}")
+        if x.dtype not in (torch.float32, torch.float64):
+            raise InputError(f"images are float32 or float64, not {x.dtype}; convert them first")
         own = next(self.parameters(), x)
         if x.dtype != own.dtype or x.device != own.device:
             raise InputError(
@@ -158,6 +170,11 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
 
     def _inverse_arguments(self, u: Tensor, initial: Tensor | None) -> tuple[Tensor, Tensor]:
         u = self._check(u).detach()
+        bad = (~u.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
+        if bad:
+            raise InputError(
+                f"u holds NaN or infinity in the images {bad}; D(z) = u has no z there"
+            )
         start = u if initial is None else self._check(initial).detach()
         if start.shape != u.shape:
             raise InputError(
@@ -165,13 +182,16 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             )
         return u, start
 
-    @staticmethod
-    def _converged(inverse: Inverse) -> Inverse:
+    def _why(self) -> str:
+        """The likely reason of a solve that failed."""
+        return "allow more iterations or a larger tolerance"
+
+    def _converged(self, inverse: Inverse) -> Inverse:
         if not bool(inverse.converged.all()):
             failed = (~inverse.converged).nonzero().flatten().tolist()
             warnings.warn(
                 f"D(z) = u was not solved for image(s) {failed}: relative residual up to "
-                f"{float(inverse.residual.max()):.1e}; u may lie outside the image of D",
+                f"{float(inverse.residual.max()):.1e}; {self._why()}",
                 NotConvergedWarning,
                 stacklevel=3,
             )

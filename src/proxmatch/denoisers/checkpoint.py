@@ -7,6 +7,7 @@ every number is finite, and that an LPN is convex.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any, Literal
 import safetensors
 import safetensors.torch
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
@@ -33,6 +34,7 @@ from proxmatch.errors import (
 
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+PRECISIONS = {torch.float32, torch.float64}
 
 Family = Literal["lpn", "gradient-step"]
 
@@ -45,20 +47,25 @@ class Checkpoint(BaseModel):
         version: of the format.
         family: ``lpn`` or ``gradient-step``.
         architecture: fields of :class:`LPNConfig` or :class:`GradientStepConfig`.
+        weights: SHA-256 of the weights file, so that the two files cannot be mixed up.
         record: how the weights came about: data, settings, versions, results.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    format: Literal["proxmatch"] = "proxmatch"
-    version: int = FORMAT_VERSION
+    format: Literal["proxmatch"]
+    version: StrictInt = Field(ge=1)
     family: Family
     architecture: dict[str, Any]
+    weights: str
     record: dict[str, Any] = {}
 
 
 def save(model: ProximalDenoiser, folder: str | Path) -> Path:
-    """Write a denoiser to a folder; an interrupted write leaves what was there before.
+    """Write a denoiser to a folder.
+
+    No file is ever half written, and a write that was interrupted between the two is noticed when
+    they are loaded.
 
     Args:
         model: an :class:`LPN` or a :class:`GradientStep`.
@@ -66,20 +73,28 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
     """
     if isinstance(model, LPN):
         family: Family = "lpn"
-        architecture: BaseModel = model.config.model_copy(update={"sigma": model.sigma})
+        changes = {"sigma": model.sigma}
     elif isinstance(model, GradientStep):
         family = "gradient-step"
-        architecture = model.config.model_copy(
-            update={"sigma": model.sigma, "lipschitz": model.lipschitz}
-        )
+        changes = {"sigma": model.sigma, "lipschitz": model.lipschitz}
     else:
         raise CheckpointError(f"{type(model).__name__} is no family that can be saved")
+    try:
+        architecture = type(model.config).model_validate({**dict(model.config), **changes})
+    except ValidationError as error:
+        raise CheckpointError(f"the model cannot be saved: {explain(error)}") from error
     state = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
     for name in model.constrained() if isinstance(model, LPN) else ():
         state[name] = state[name].clamp(min=0)
     _check_finite(state, "the model to be saved")
+    content = safetensors.torch.save(state)
     config = Checkpoint(
-        family=family, architecture=architecture.model_dump(mode="json"), record=model.record
+        format="proxmatch",
+        version=FORMAT_VERSION,
+        family=family,
+        architecture=architecture.model_dump(mode="json"),
+        weights=hashlib.sha256(content).hexdigest(),
+        record=model.record,
     )
     try:
         text = json.dumps(config.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
@@ -88,7 +103,7 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_together(folder, {WEIGHTS: safetensors.torch.save(state), CONFIG: text.encode()})
+        _write_together(folder, {WEIGHTS: content, CONFIG: text.encode()})
     except OSError as error:
         raise CheckpointError(f"cannot write a checkpoint to {folder}: {error}") from error
     return folder
@@ -106,9 +121,9 @@ def load(
     """
     folder = _find(source)
     config = _read_config(folder / CONFIG)
-    model = _build(config, folder / CONFIG)
-    state = _read_weights(folder / WEIGHTS)
-    install(model, state, str(folder / WEIGHTS))
+    state = _read_weights(folder / WEIGHTS, config.weights)
+    with torch.inference_mode(False):
+        model = build(_architecture(config, folder / CONFIG), state, str(folder / WEIGHTS))
     model.record = config.record
     model.to(device=device, dtype=dtype).eval()
     return model
@@ -122,14 +137,22 @@ def shipped() -> list[str]:
     return sorted(entry.name for entry in root.iterdir() if (entry / CONFIG).is_file())
 
 
-def install(model: ProximalDenoiser, state: dict[str, Tensor], origin: str) -> None:
-    """Put weights into a model after checking names, shapes, finiteness and convexity.
+def build(
+    config: LPNConfig | GradientStepConfig, state: dict[str, Tensor], origin: str
+) -> ProximalDenoiser:
+    """A denoiser with given weights, after checking names, shapes, finiteness and convexity.
 
     Args:
-        model: takes the weights, in their floating-point dtype.
-        state: by parameter name.
+        config: its layout.
+        state: weights by parameter name; half precision becomes float32.
         origin: where they come from, for the error messages.
     """
+    family = LPN if isinstance(config, LPNConfig) else GradientStep
+    try:
+        with torch.device("meta"):  # nothing is allocated, or drawn, before it is known to fit
+            model: ProximalDenoiser = family(config)  # type: ignore[arg-type]
+    except RuntimeError as error:
+        raise CheckpointError(f"{origin} does not fit its configuration: {error}") from error
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
     if missing or foreign:
@@ -148,8 +171,10 @@ def install(model: ProximalDenoiser, state: dict[str, Tensor], origin: str) -> N
                 f"{tuple(wanted[name].shape)}"
             )
     dtypes = {t.dtype for t in state.values()}
-    if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
+    if len(dtypes) != 1 or not dtypes <= {*PRECISIONS, torch.float16, torch.bfloat16}:
         raise CheckpointError(f"{origin}: expected one floating-point dtype, found {dtypes}")
+    if not dtypes <= PRECISIONS:
+        state = {name: t.float() for name, t in state.items()}
     _check_finite(state, origin)
     if isinstance(model, LPN):
         negative = [name for name in model.constrained() if bool((state[name] < 0).any())]
@@ -158,8 +183,10 @@ def install(model: ProximalDenoiser, state: dict[str, Tensor], origin: str) -> N
                 f"{origin}: {_some(negative)} must be nonnegative for the network to be convex; "
                 "if they were trained with clipping, clip them at zero and save again"
             )
-    model.to(next(iter(dtypes)))
-    model.load_state_dict(state)
+    model.load_state_dict(state, assign=True)
+    for parameter in model.parameters():
+        parameter.requires_grad_()
+    return model.to(memory_format=torch.channels_last) if family is GradientStep else model
 
 
 def _find(source: str | Path) -> Path:
@@ -191,7 +218,7 @@ def _read_config(path: Path) -> Checkpoint:
     if not isinstance(raw, dict) or raw.get("format") != "proxmatch":
         raise CheckpointError(f"{path} is not the configuration of a proxmatch model")
     version = raw.get("version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
+    if isinstance(version, int | float) and version > FORMAT_VERSION:
         raise FutureFormatError(
             f"{path} has format version {version}, this proxmatch reads up to {FORMAT_VERSION}; "
             "upgrade proxmatch"
@@ -202,27 +229,33 @@ def _read_config(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: {explain(error)}") from error
 
 
-def _build(config: Checkpoint, path: Path) -> ProximalDenoiser:
+def _architecture(config: Checkpoint, path: Path) -> LPNConfig | GradientStepConfig:
+    layout = LPNConfig if config.family == "lpn" else GradientStepConfig
     try:
-        if config.family == "lpn":
-            return LPN(LPNConfig.model_validate(config.architecture))
-        return GradientStep(GradientStepConfig.model_validate(config.architecture))
+        return layout.model_validate(config.architecture)
     except ValidationError as error:
         raise CheckpointError(f"{path}: architecture: {explain(error)}") from error
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
+def _read_weights(path: Path, digest: str) -> dict[str, Tensor]:
     try:
-        state: dict[str, Tensor] = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
-        head = path.read_bytes()[:2] if path.is_file() else b""
-        if head[:1] == b"\x80" or head == b"PK":
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    try:
+        state: dict[str, Tensor] = safetensors.torch.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        if content[:2] == b"PK" or content[:1] == b"\x80":
             raise UnsafeCheckpointError(
                 f"{path} is a pickle, not a safetensors file; it was not loaded"
             ) from error
         raise CheckpointError(
             f"{path} is truncated or not a safetensors file ({error}); save the model again"
         ) from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CheckpointError(
+            f"{path} is not the file that its {CONFIG} was written with; save the model again"
+        )
     return state
 
 

@@ -9,16 +9,15 @@ of the trained weights: it is measured (:func:`proxmatch.denoisers.lipschitz`), 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.func import jvp
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
-from proxmatch.denoisers.inverse import Inverse, anderson, default_tolerance
 from proxmatch.denoisers.unet import CompactUNet
 from proxmatch.errors import InputError, NotContractiveError, UnknownLipschitzError
 
@@ -41,11 +40,17 @@ class GradientStepConfig(BaseModel):
 
     channels: int = Field(3, ge=1)
     network: Literal["unet", "drunet"] = "unet"
-    widths: tuple[int, ...] = Field((24, 48), min_length=2)
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((24, 48), min_length=2)
     blocks: int = Field(2, ge=1)
     activation: Literal["E", "S"] = "E"
-    sigma: float | None = Field(None, gt=0)
-    lipschitz: float | None = Field(None, ge=0)
+    sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
+    lipschitz: float | None = Field(None, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.network == "drunet" and len(self.widths) != 4:
+            raise ValueError(f"DRUNet has four scales, not {len(self.widths)} widths")
+        return self
 
     @classmethod
     def compact(cls, **changes: Any) -> GradientStepConfig:
@@ -77,6 +82,8 @@ class GradientStep(ProximalDenoiser):
     Attributes:
         lipschitz: the current estimate of L, or None; set it after measuring it.
     """
+
+    always_convex = False
 
     def __init__(self, config: GradientStepConfig | None = None) -> None:
         config = config or GradientStepConfig.compact()
@@ -148,31 +155,13 @@ class GradientStep(ProximalDenoiser):
             dn, ddn = jvp(slope, (zero,), (torch.ones_like(zero),))[:2]
         return ((v - dn).square() - (x - n) * ddn).flatten(1).sum(1)
 
-    def inverse(
-        self,
-        u: Tensor,
-        sigma: float | Tensor | None = None,
-        *,
-        initial: Tensor | None = None,
-        tolerance: float | None = None,
-        max_iterations: int = 200,
-    ) -> Inverse:
-        """Solve D(z) = u by the accelerated fixed point z <- u + grad g(z).
-
-        It need not converge where u is outside the image of D or L >= 1; ``converged`` tells.
-        Arguments as in :meth:`ProximalDenoiser.inverse`.
-        """
-        u, start = self._inverse_arguments(u, initial)
-        tolerance = tolerance or default_tolerance(u.dtype)
-        return anderson(lambda z: self.forward(z, sigma), u, start, tolerance, max_iterations)
-
     @property
     def smoothness(self) -> float:
         """L_H = 1 / (1 - L) (Proposition B.2), from the estimate :attr:`lipschitz`."""
         if self.lipschitz is None:
             raise UnknownLipschitzError(
                 "L of this gradient-step denoiser was never measured; set denoiser.lipschitz to "
-                "lipschitz(denoiser, images).constant.max() on images of the domain"
+                "float(lipschitz(denoiser, images).constant.max()) on images of the domain"
             )
         if not self.lipschitz < 1:
             raise NotContractiveError(
@@ -180,6 +169,11 @@ class GradientStep(ProximalDenoiser):
                 "not exist; adapt the denoiser with the contractivity penalty"
             )
         return 1.0 / (1.0 - self.lipschitz)
+
+    def _why(self) -> str:
+        if self.lipschitz is not None and self.lipschitz >= 1:
+            return f"this denoiser is no proximal map: L = {self.lipschitz:.2f} >= 1"
+        return "u may lie outside the image of D"
 
     def _grad_g(self, x: Tensor, sigma: Tensor | None, create_graph: bool) -> Tensor:
         """Grad g(x) for an x that requires a gradient."""

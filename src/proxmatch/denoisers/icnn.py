@@ -395,9 +395,12 @@ def _layout_weights(layers: Sequence[Layer], w: Weights) -> Weights:
 
 def convex_gradient(layers: tuple[Layer, ...], w: Weights, x: Tensor, beta: float) -> Tensor:
     """Grad psi(x), differentiable in x and the weights; see :func:`gradient`."""
-    w = _layout_weights(layers, w)
+    with torch.autocast(x.device.type, enabled=False):  # in half precision D is not grad h
+        return _convex_gradient(layers, _layout_weights(layers, w), _layout(x), beta)
+
+
+def _convex_gradient(layers: tuple[Layer, ...], w: Weights, x: Tensor, beta: float) -> Tensor:
     flat = _flatten(w)
-    x = _layout(x)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *flat)):
         out: Tensor = ConvexGradient.apply(layers, beta, x, *flat)
         return out

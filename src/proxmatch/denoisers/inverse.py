@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,8 @@ class Inverse:
 
     Attributes:
         z: ``(B, C, H, W)``.
-        residual: |D(z) - u| / |u|, ``(B,)``.
+        residual: |D(z) - u| / max(|u|, 0.1 sqrt(n)), ``(B,)``: relative to the n pixels of u, or
+            to those of a dark grey image where u is darker still.
         iterations: evaluations of D spent on each image, ``(B,)``.
         converged: whether the residual is within the tolerance asked for, ``(B,)``.
     """
@@ -32,6 +34,11 @@ class Inverse:
 def default_tolerance(dtype: torch.dtype) -> float:
     """What can be reached comfortably: 1e-10 in float64, 1e-5 in float32."""
     return 1e-10 if dtype == torch.float64 else 1e-5
+
+
+def _scale(u: Tensor) -> Tensor:
+    """What residuals are measured against, ``(B,)``."""
+    return norm(u).clamp_min(0.1 * math.sqrt(u[0].numel()))
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
@@ -99,11 +106,11 @@ def newton_cg(
         linearize: z -> D(z) and v -> J_D(z) v.
         u: right-hand sides, ``(B, ...)``.
         start: where to start.
-        tolerance: on |D(z) - u| / |u|.
+        tolerance: on the residual.
         max_iterations: bound on the number of Newton steps.
         max_cg: bound on the products in one step.
     """
-    scale = norm(u).clamp_min(torch.finfo(u.dtype).tiny)
+    scale = _scale(u)
     z = start.clone()
     dz, jacobian = linearize(z)
     residual = norm(dz - u) / scale
@@ -157,11 +164,11 @@ def anderson(
         step: z -> D(z).
         u: right-hand sides, ``(B, ...)``.
         start: where to start.
-        tolerance: on |D(z) - u| / |u|.
+        tolerance: on the residual.
         max_iterations: bound on the evaluations of D.
         memory: how many earlier residuals are combined.
     """
-    scale = norm(u).clamp_min(torch.finfo(u.dtype).tiny)
+    scale = _scale(u)
     z = start.clone()
     best, best_residual = z, torch.full_like(scale, torch.inf)
     iterations = torch.zeros_like(scale, dtype=torch.long)

@@ -48,11 +48,11 @@ class LPNConfig(BaseModel):
     strides: tuple[Literal[1, 2], ...] = (2, 1, 2)
     features: int = Field(64, ge=1)
     unshuffle: int = Field(2, ge=1)
-    centre: float = 0.5
+    centre: float = Field(0.5, allow_inf_nan=False)
     taps: Literal["last", "all"] = "all"
-    beta: float = Field(10.0, gt=0)
+    beta: float = Field(10.0, gt=0, allow_inf_nan=False)
     alpha: float = Field(0.1, gt=0, lt=1)
-    sigma: float | None = Field(None, gt=0)
+    sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
     tile_batch: int = Field(64, ge=1)
 
     @model_validator(mode="after")
@@ -102,10 +102,15 @@ class _Nonnegative(torch.autograd.Function):
     passes: a weight at zero can come back, which the derivative of a plain clamp would forbid.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, w: Tensor) -> Tensor:
-        ctx.save_for_backward(w)
+    def forward(w: Tensor) -> Tensor:
         return w.clamp(min=0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
@@ -116,6 +121,11 @@ class _Nonnegative(torch.autograd.Function):
 def _nonnegative(w: Tensor) -> Tensor:
     out: Tensor = _Nonnegative.apply(w)
     return out
+
+
+def _tensors(module: Any) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a layer, wherever they come from (a replica, a parametrization)."""
+    return module.weight, module.bias
 
 
 class LPN(ProximalDenoiser):
@@ -136,7 +146,8 @@ class LPN(ProximalDenoiser):
         self.config = config
         c, h = config.channels * config.unshuffle**2, config.hidden
         layers = [icnn.Layer()]
-        lin: list[nn.Module] = [nn.Conv2d(c, h, 3)]
+        first = nn.Conv2d(c, h, 3)
+        lin: list[nn.Module] = [first]
         res: list[nn.Module] = []
         for stride in config.strides:
             layers.append(icnn.Layer(stride))
@@ -154,7 +165,8 @@ class LPN(ProximalDenoiser):
         self.res = nn.ModuleList(res)
         lower = len(layers) - 1 if config.taps == "all" else 0
         self.tap = nn.ParameterList([nn.Parameter(torch.empty(h)) for _ in range(lower)])
-        initialise(self)
+        if not first.weight.is_meta:
+            initialise(self)
 
     # --- weights ---------------------------------------------------------------------------------
 
@@ -174,15 +186,15 @@ class LPN(ProximalDenoiser):
             p.clamp_(min=0)
 
     def _weights(self) -> icnn.Weights:
-        p = dict(self.named_parameters())
-        n = len(self.layers)
-        inputs = ["lin.0", *(f"res.{i}" for i in range(n - 1))]
-        taps = [_nonnegative(p[f"tap.{i}"]) if f"tap.{i}" in p else None for i in range(n - 1)]
+        first, *lin, last = (_tensors(module) for module in self.lin)
+        inputs = [first, *(_tensors(module) for module in self.res)]
+        taps: list[Tensor | None] = [_nonnegative(self.tap[i]) for i in range(len(self.tap))]
+        taps += [None] * (len(lin) - len(taps))
         return icnn.Weights(
-            [_nonnegative(p[f"lin.{i}.weight"]) for i in range(1, n)],
-            [p[f"{name}.weight"] for name in inputs],
-            [p[f"{name}.bias"] for name in inputs],
-            [*taps, _nonnegative(p[f"lin.{n}.weight"].flatten())],
+            [_nonnegative(weight) for weight, _ in lin],
+            [weight for weight, _ in inputs],
+            [bias for _, bias in inputs],
+            [*taps, _nonnegative(last[0].flatten())],
         )
 
     # --- the maps --------------------------------------------------------------------------------
@@ -206,7 +218,7 @@ class LPN(ProximalDenoiser):
         centred = (x - self.config.centre).flatten(1)
         quadratic = self.config.alpha / 2 * (centred**2).sum(1)
         linear = self.config.centre * centred.sum(1)
-        constant = self.get_parameter(f"lin.{len(self.layers)}.bias")
+        _, constant = _tensors(self.lin[-1])
         total: Tensor = psi + constant + quadratic + linear
         return total
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
-from proxmatch.denoisers.checkpoint import install
-from proxmatch.denoisers.gradient_step import GradientStep, GradientStepConfig
-from proxmatch.denoisers.lpn import LPN, LPNConfig
+from proxmatch.denoisers.checkpoint import build, explain
+from proxmatch.denoisers.gradient_step import GradientStepConfig
+from proxmatch.denoisers.lpn import LPNConfig
 from proxmatch.errors import CheckpointError, InputError, UnsafeCheckpointError
 
 Kind = Literal["lpn-official", "prox-pnp", "gsdrunet"]
@@ -39,9 +40,14 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
     if kind not in get_args(Kind):
         raise InputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
     state = _tensors(_read(Path(file)), Path(file))
-    if kind == "lpn-official":
-        return _official_lpn(state, str(file), settings)
-    return _gradient_step(state, str(file), settings)
+    convert = _official_lpn if kind == "lpn-official" else _gradient_step
+    try:
+        model = convert(state, str(file), settings)
+    except ValidationError as error:
+        raise InputError(f"{file}: {explain(error)}") from error
+    model.record = {"imported": {"kind": kind}}
+    model.eval()
+    return model
 
 
 def _read(file: Path) -> Any:
@@ -55,7 +61,7 @@ def _read(file: Path) -> Any:
             f"{file} holds more than tensors and plain containers; it was not loaded. If you trust "
             "it, load it yourself and save its state dict alone with torch.save"
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever a damaged pickle makes of the reader
         raise CheckpointError(f"{file} is truncated or not a PyTorch file: {error}") from error
 
 
@@ -65,30 +71,38 @@ def _tensors(content: Any, file: Path) -> dict[str, Tensor]:
             content = content[key]
     if not isinstance(content, dict) or not content:
         raise CheckpointError(f"{file} holds no state dict")
-    strange = [name for name, t in content.items() if not isinstance(t, Tensor)]
-    if strange:
-        raise CheckpointError(f"{file}: {strange[0]!r} is not a tensor; this is no state dict")
+    for name, t in content.items():
+        if not isinstance(t, Tensor) or t.layout != torch.strided:
+            raise CheckpointError(f"{file}: {name!r} is not a dense tensor; this is no state dict")
     return {str(name): t for name, t in content.items()}
 
 
 def _shape(state: dict[str, Tensor], name: str, origin: str) -> torch.Size:
-    if name not in state:
+    if name not in state or state[name].dim() != 4:
         raise CheckpointError(f"{origin} has no {name}: it is a checkpoint of another kind")
     return state[name].shape
 
 
-def _official_lpn(state: dict[str, Tensor], origin: str, settings: dict[str, Any]) -> LPN:
+def _official_lpn(
+    state: dict[str, Tensor], origin: str, settings: dict[str, Any]
+) -> ProximalDenoiser:
     hidden, channels = _shape(state, "lin.0.weight", origin)[:2]
     features = _shape(state, "lin.6.weight", origin)[0]
-    config = LPNConfig.official(hidden=hidden, channels=channels, features=features, **settings)
-    model = LPN(config)
-    install(model, state, origin)
-    model.record = {"imported": {"kind": "lpn-official"}}
-    model.eval()
-    return model
+    found = {"hidden": hidden, "channels": channels, "features": features}
+    return build(LPNConfig.official(**_joined(found, settings)), state, origin)
 
 
-def _gradient_step(state: dict[str, Tensor], origin: str, settings: dict[str, Any]) -> GradientStep:
+def _joined(found: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """What the weights tell and what the caller adds; neither may contradict the other."""
+    both = sorted(found.keys() & settings.keys())
+    if both:
+        raise InputError(f"{', '.join(both)} follow from the weights; leave them out")
+    return {**found, **settings}
+
+
+def _gradient_step(
+    state: dict[str, Tensor], origin: str, settings: dict[str, Any]
+) -> ProximalDenoiser:
     weights = {
         name.removeprefix(GS_PREFIX): t for name, t in state.items() if name.startswith(GS_PREFIX)
     }
@@ -101,11 +115,6 @@ def _gradient_step(state: dict[str, Tensor], origin: str, settings: dict[str, An
     }
     blocks = len(down)
     channels = _shape(weights, "m_tail.weight", origin)[0]
-    config = GradientStepConfig.drunet(
-        widths=tuple(widths), blocks=blocks, channels=channels, **settings
-    )
-    model = GradientStep(config)
-    install(model, {f"network.{name}": t for name, t in weights.items()}, origin)
-    model.record = {"imported": {"kind": "gradient-step"}}
-    model.eval()
-    return model
+    found = {"widths": tuple(widths), "blocks": blocks, "channels": channels}
+    config = GradientStepConfig.drunet(**_joined(found, settings))
+    return build(config, {f"network.{name}": t for name, t in weights.items()}, origin)

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def lipschitz(
         iterations: Lanczos iterations.
         seed: of the random start, the same vector for every image.
     """
+    if iterations < 1:
+        raise InputError(f"Lanczos needs at least one iteration, got {iterations}")
     _, jacobian = denoiser.linearize(x, sigma)
     generator = torch.Generator().manual_seed(seed)
     start = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64).to(x)

@@ -8,7 +8,7 @@ import torch
 from deepinv.physics import BlurFFT
 from torch import Tensor
 
-from proxmatch.problems.kernels import gaussian_kernel, gaussian_noise, image_size
+from proxmatch.problems.kernels import check_dtype, gaussian_kernel, gaussian_noise, image_size
 from proxmatch.problems.norms import squared_norm
 from proxmatch.problems.problem import Problem, adjoint
 
@@ -22,6 +22,7 @@ def gaussian_deblurring(
     kernel_sigma: float = 1.0,
     eta: float = 0.95,
     iterations: int = 40,
+    allow_large_step: bool = False,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Problem:
@@ -38,6 +39,7 @@ def gaussian_deblurring(
         kernel_sigma: standard deviation of the kernel in pixels.
         eta: step size.
         iterations: number of PnP steps.
+        allow_large_step: accept eta L_f >= 1, with a warning.
         device: where to put the operator.
         dtype: its precision.
 
@@ -46,6 +48,7 @@ def gaussian_deblurring(
         StepSizeError: eta L_f >= 1.
     """
     img_size = image_size(size, channels)
+    check_dtype(dtype)
     kernel = gaussian_kernel(kernel_size, kernel_sigma, img_size)
     build = partial(_build, kernel, img_size, noise)
     device = torch.device(device)
@@ -61,6 +64,7 @@ def gaussian_deblurring(
         device=device,
         dtype=dtype,
         build=build,
+        allow_large_step=allow_large_step,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from numbers import Integral
+
 import torch
 from deepinv.physics import GaussianNoise, NoiseModel, ZeroNoise
 from deepinv.physics.functional import gaussian_blur
@@ -12,13 +15,20 @@ from proxmatch.errors import InputError
 
 def image_size(size: int | tuple[int, int], channels: int) -> tuple[int, int, int]:
     """(C, H, W) from a side length or (H, W)."""
-    sides = (size, size) if isinstance(size, int) else tuple(size)
-    if len(sides) != 2 or not all(isinstance(n, int) and n > 0 for n in (channels, *sides)):
+    sides = tuple(size) if isinstance(size, Iterable) else (size, size)
+    counts: tuple[object, ...] = (channels, *sides)  # NumPy's integers count as well
+    if len(sides) != 2 or not all(isinstance(n, Integral) and int(n) > 0 for n in counts):
         raise InputError(
             f"size must be a positive integer or a pair (H, W) of them, and channels at least 1; "
             f"got size={size}, channels={channels}"
         )
-    return channels, *sides
+    return int(channels), int(sides[0]), int(sides[1])
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """Refuse precisions that neither the operators nor the denoisers have."""
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(f"problems are float32 or float64, not {dtype}")
 
 
 def gaussian_kernel(taps: int, sigma: float, img_size: tuple[int, int, int]) -> Tensor:

@@ -21,6 +21,7 @@ from deepinv.physics import LinearPhysics, StackedPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
+from proxmatch.problems.kernels import check_dtype
 from proxmatch.problems.norms import SquaredNorm, squared_norm
 from proxmatch.problems.placement import moved, placement
 
@@ -126,8 +127,9 @@ class Problem:
                 "a stacked physics measures a list of tensors; write it as one LinearPhysics whose "
                 "A concatenates them"
             )
-        lipschitz = squared_norm(physics, img_size)
         device, dtype = placement(physics)
+        _try(physics, torch.zeros(1, *img_size, device=device, dtype=dtype))
+        lipschitz = squared_norm(physics, img_size)
         return cls(
             name=name or type(physics).__name__,
             physics=physics,
@@ -149,6 +151,7 @@ class Problem:
         """
         device, dtype = self.device, self.dtype
         if isinstance(target, torch.dtype):
+            check_dtype(target)
             dtype = target
         else:
             device = torch.device(target)
@@ -263,6 +266,23 @@ class Problem:
                 "convert one of them, e.g. with problem.to(dtype) and problem.to(device)"
             )
         return x
+
+
+@torch.no_grad()
+def _try(physics: LinearPhysics, zeros: Tensor) -> None:
+    """Refuse a physics that does not take the images it is meant for."""
+    try:
+        back = physics.A_adjoint(physics.A(zeros))
+    except Exception as error:
+        raise InputError(
+            f"{type(physics).__name__} cannot be applied to images of {tuple(zeros.shape[1:])}, "
+            f"{zeros.dtype}: {error}"
+        ) from error
+    if back.shape[1:] != zeros.shape[1:]:
+        raise InputError(
+            f"the adjoint of {type(physics).__name__} makes {tuple(back.shape[1:])} of images of "
+            f"{tuple(zeros.shape[1:])}; give the img_size it was built for"
+        )
 
 
 def _check_finite(x: Tensor, name: str) -> None:

@@ -11,7 +11,7 @@ from deepinv.physics import Downsampling, LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError
-from proxmatch.problems.kernels import gaussian_kernel, gaussian_noise, image_size
+from proxmatch.problems.kernels import check_dtype, gaussian_kernel, gaussian_noise, image_size
 from proxmatch.problems.norms import squared_norm
 from proxmatch.problems.problem import SAFETY, Problem
 
@@ -30,6 +30,7 @@ def super_resolution(
     kernel_sigma: float = 1.6,
     eta: float | None = None,
     iterations: int = 40,
+    allow_large_step: bool = False,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Problem:
@@ -46,6 +47,7 @@ def super_resolution(
         kernel_sigma: standard deviation of the kernel in pixels.
         eta: step size; unless given 15 for the paper's operator, and 0.95 / L_f for any other.
         iterations: number of PnP steps.
+        allow_large_step: accept eta L_f >= 1, with a warning.
         device: where to put the operator.
         dtype: its precision.
 
@@ -54,6 +56,7 @@ def super_resolution(
         StepSizeError: eta L_f >= 1.
     """
     img_size = image_size(size, channels)
+    check_dtype(dtype)
     if factor < 1:
         raise InputError(f"factor must be at least 1, got {factor}")
     if img_size[1] % factor or img_size[2] % factor:
@@ -80,6 +83,7 @@ def super_resolution(
         device=device,
         dtype=dtype,
         build=build,
+        allow_large_step=allow_large_step,
     )
 
 

@@ -1,0 +1,58 @@
+"""A few images of a domain to adapt to: the same ones on every machine, small sets inside large."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxmatch.data.domain import ImageDomain
+from proxmatch.data.embedded import EmbeddedDomain
+from proxmatch.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class FewShot:
+    """A few images and where they come from.
+
+    Attributes:
+        images: ``(n, C, size, size)``.
+        indices: of the images in their domain.
+        names: of the images.
+    """
+
+    images: Tensor
+    indices: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def few_shot(domain: ImageDomain | EmbeddedDomain, n: int, set_seed: int) -> FewShot:
+    """The first ``n`` images of the order that ``set_seed`` gives to the domain.
+
+    The order is that of SHA-256(seed, name): sets of one seed are nested, and depend on no random
+    number generator, only on the names.
+
+    Args:
+        domain: of which an :class:`EmbeddedDomain` gives its adaptation crops.
+        n: number of images.
+        set_seed: which set; any integer.
+    """
+    source: Tensor | ImageDomain
+    if isinstance(domain, EmbeddedDomain):
+        source = domain.adaptation
+        names = [f"{domain.name}@{index}" for index in range(len(source))]
+    else:
+        source = domain
+        names = [domain.name(index) for index in range(len(source))]
+    if not 1 <= n <= len(names):
+        raise InputError(f"the domain has {len(names)} images to adapt to, {n} were asked for")
+
+    def rank(index: int) -> bytes:
+        return hashlib.sha256(os.fsencode(f"{set_seed}/{names[index]}")).digest()
+
+    indices = sorted(range(len(names)), key=rank)[:n]
+    images = torch.stack([source[index] for index in indices])
+    return FewShot(images, tuple(indices), tuple(names[index] for index in indices))
