@@ -40,11 +40,12 @@ RECIPES = {
     "gs": {"sigma": 0.05, "rate": 2e-3, "batch": 8, "crop": 32},
     "gs-contract": {
         "sigma": 0.05,
-        "rate": 1e-3,
+        "rate": 5e-4,
         "batch": 8,
         "crop": 32,
-        "limit": 0.8,
-        "weight": 10,
+        "limit": 0.9,
+        "weight": 0.1,
+        "clip": 0.02,
     },
 }
 
@@ -125,6 +126,8 @@ def main() -> None:
             loss = loss + recipe["weight"] * excess.mean()
         optimiser.zero_grad()
         loss.backward()
+        if "clip" in recipe:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), recipe["clip"])
         optimiser.step()
         if isinstance(model, LPN):
             model.project_()
