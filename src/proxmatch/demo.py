@@ -7,6 +7,7 @@ steps without any denoiser.
 
 from __future__ import annotations
 
+import io
 import json
 import platform
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from proxmatch.data import embedded
 from proxmatch.denoisers import load
+from proxmatch.files import write_together
 from proxmatch.pnp import PnPResult, pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 
@@ -108,10 +110,13 @@ def run(out: Path, progress: Callable[[str], None] = lambda _: None) -> Demo:
         "threads": torch.get_num_threads(),
         "rows": [asdict(row) for row in rows],
     }
-    files = [out / "demo.png", out / "demo.md", out / "demo.json"]
-    _draw(pictures, files[0])
-    files[1].write_text(markdown(rows), encoding="utf-8")
-    files[2].write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    contents = {
+        "demo.png": _draw(pictures),
+        "demo.md": markdown(rows).encode(),
+        "demo.json": (json.dumps(record, indent=1) + "\n").encode(),
+    }
+    write_together(out, contents)
+    files = [out / name for name in contents]
     return Demo(rows, pictures, files)
 
 
@@ -163,7 +168,8 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _draw(pictures: dict[str, dict[str, Tensor]], file: Path) -> None:
+def _draw(pictures: dict[str, dict[str, Tensor]]) -> bytes:
+    """The pictures side by side, as a PNG file."""
     from matplotlib.figure import Figure
 
     from proxmatch.metrics import psnr
@@ -180,4 +186,6 @@ def _draw(pictures: dict[str, dict[str, Tensor]], file: Path) -> None:
             axis.set_xticks([])
             axis.set_yticks([])
         line[0].set_ylabel(problem, fontsize=9)
-    figure.savefig(file, dpi=160)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=160)
+    return file.getvalue()

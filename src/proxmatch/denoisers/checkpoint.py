@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -31,6 +29,7 @@ from proxmatch.errors import (
     FutureFormatError,
     UnsafeCheckpointError,
 )
+from proxmatch.files import write_together
 
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -103,7 +102,7 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_together(folder, {WEIGHTS: content, CONFIG: text.encode()})
+        write_together(folder, {WEIGHTS: content, CONFIG: text.encode()})
     except OSError as error:
         raise CheckpointError(f"cannot write a checkpoint to {folder}: {error}") from error
     return folder
@@ -276,22 +275,3 @@ def explain(error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in e['loc']) or 'value'}: {e['msg']}"
         for e in error.errors(include_url=False)
     )
-
-
-def _write_together(folder: Path, files: dict[str, bytes]) -> None:
-    """Write all files beside their places, then move them there: nothing is ever half written."""
-    written: list[tuple[str, Path]] = []
-    try:
-        for name, content in files.items():
-            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-            written.append((temporary, folder / name))
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for temporary, place in written:
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, place)
-    finally:
-        for temporary, _ in written:
-            Path(temporary).unlink(missing_ok=True)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser
 from proxmatch.errors import CheckpointError, InputError
+from proxmatch.files import write_together
 from proxmatch.learning import state as states
 from proxmatch.learning.settings import Optimiser, TrainingSettings
 from proxmatch.losses import (
@@ -262,6 +263,5 @@ def _open_log(file: Path, start: int) -> list[dict[str, Any]]:
 
 
 def _write_log(file: Path, lines: list[dict[str, Any]]) -> None:
-    temporary = file.with_name(f".{file.name}.new")
-    temporary.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    temporary.replace(file)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    write_together(file.parent, {file.name: text.encode()})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from proxmatch.errors import CheckpointError
+from proxmatch.files import write_together
 
 FILE = "state.safetensors"
 
@@ -60,18 +59,10 @@ def restore(state: State, model: nn.Module, optimiser: torch.optim.Optimizer) ->
 def write(state: State, folder: Path) -> None:
     """Write a state; what was there before stays until the new one is whole and on disk."""
     header = {"step": str(state.step), "settings": json.dumps(state.settings, sort_keys=True)}
-    content = safetensors.torch.save(state.tensors, metadata=header)
-    handle, temporary = tempfile.mkstemp(prefix=f".{FILE}.", dir=folder)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / FILE)
+        write_together(folder, {FILE: safetensors.torch.save(state.tensors, metadata=header)})
     except OSError as error:
         raise CheckpointError(f"cannot write {folder / FILE}: {error}") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def read(folder: Path) -> State | None:
