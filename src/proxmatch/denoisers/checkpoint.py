@@ -120,8 +120,8 @@ def load(
     """
     folder = _find(source)
     config = _read_config(folder / CONFIG)
-    state = _read_weights(folder / WEIGHTS, config.weights)
     with torch.inference_mode(False):
+        state = _read_weights(folder / WEIGHTS, config.weights)
         model = build(_architecture(config, folder / CONFIG), state, str(folder / WEIGHTS))
     model.record = config.record
     model.to(device=device, dtype=dtype).eval()
