@@ -2,8 +2,8 @@ r"""The contractivity penalty [L - L_max]_+^2 (equation gs_contractivity_regular
 
 L is the largest |eigenvalue| of the Hessian H of g. It is taken in two steps:
 
-1. a direction v is found without a graph, by shifted power iteration on H, starting from the one
-   kept for that very image: the top modes are localised, so another image's direction is no start;
+1. a direction v is found without a graph, by shifted power iteration on H, best from one kept for
+   that very image: the top modes are localised, so another image's direction is no start;
 2. the Rayleigh quotient v^T H v / |v|^2 is evaluated with one graph. Its absolute value is a lower
    bound of L, and its derivative in the weights is exact for this v.
 
