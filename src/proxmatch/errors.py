@@ -64,6 +64,10 @@ class StepSizeWarning(ProxmatchWarning):
     """A step size with eta * L_f >= 1 is in use, because the caller asked for it."""
 
 
+class AdaptationWarning(ProxmatchWarning):
+    """An adaptation made a denoiser worse, or found nothing better."""
+
+
 class SkippedFilesWarning(ProxmatchWarning):
     """Files of a folder of images were left out.
 

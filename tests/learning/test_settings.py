@@ -7,7 +7,7 @@ import torch
 
 from proxmatch.denoisers import LPN, GradientStep, LPNConfig
 from proxmatch.errors import InputError
-from proxmatch.learning import PRESETS, TrainingSettings, run
+from proxmatch.learning import PRESETS, TrainingSettings, run, stream
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -49,7 +49,7 @@ def test_compact_presets_run(name: str, tmp_path: Path) -> None:
     settings = preset.settings.model_copy(update={"steps": 3, "batch": 2})
     size = preset.size
     result = run(
-        denoiser, lambda n, g: torch.rand(n, 3, size, size, generator=g), settings, tmp_path
+        denoiser, stream(lambda n, g: torch.rand(n, 3, size, size, generator=g)), settings, tmp_path
     )
     assert result.steps == 3
     assert result.model.sigma == preset.model.sigma

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from proxmatch.denoisers import LPN, LPNConfig
-from proxmatch.learning import Optimiser, TrainingSettings, run
+from proxmatch.learning import Optimiser, TrainingSettings, run, stream
 
 SETTINGS = TrainingSettings(
     loss="pm",
@@ -34,6 +34,8 @@ def model() -> LPN:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     print("ready", flush=True)
-    result = run(model(), images, SETTINGS, sys.argv[1], on_step=lambda *_: time.sleep(0.004))
+    result = run(
+        model(), stream(images), SETTINGS, sys.argv[1], on_step=lambda *_: time.sleep(0.004)
+    )
     state = {name: t.contiguous() for name, t in result.model.state_dict().items()}
     safetensors.torch.save_file(state, Path(sys.argv[1]) / "final.safetensors")

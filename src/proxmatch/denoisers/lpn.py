@@ -159,7 +159,9 @@ class LPN(ProximalDenoiser):
             top, kernel = config.features, config.size // config.multiple
             lin.append(nn.Conv2d(h, top, kernel, bias=False))
             res.append(nn.Conv2d(c, top, kernel))
-        lin.append(nn.Linear(top, 1))
+        last = nn.Linear(top, 1)
+        last.bias.requires_grad_(False)  # a constant of h, which D does not depend on
+        lin.append(last)
         self.layers = tuple(layers)
         self.lin = nn.ModuleList(lin)
         self.res = nn.ModuleList(res)

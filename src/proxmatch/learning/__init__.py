@@ -1,6 +1,8 @@
-"""Training loops: settings as data, one engine, runs that survive being killed."""
+"""Training and adaptation: settings as data, one engine, runs that survive being killed."""
 
-from proxmatch.learning.engine import RunResult, RunStatus, run
+from proxmatch.learning.adapt import AdaptationResult, Evidence, adapt, adaptation_settings
+from proxmatch.learning.assess import Assessment, assess
+from proxmatch.learning.engine import Check, RunResult, RunStatus, run
 from proxmatch.learning.settings import (
     PRESETS,
     Optimiser,
@@ -8,14 +10,29 @@ from proxmatch.learning.settings import (
     Preset,
     TrainingSettings,
 )
+from proxmatch.learning.sources import Batch, pairs, stream, windows
+from proxmatch.learning.train import TrainingResult, train
 
 __all__ = [
     "PRESETS",
+    "AdaptationResult",
+    "Assessment",
+    "Batch",
+    "Check",
+    "Evidence",
     "Optimiser",
     "Penalty",
     "Preset",
     "RunResult",
     "RunStatus",
+    "TrainingResult",
     "TrainingSettings",
+    "adapt",
+    "adaptation_settings",
+    "assess",
+    "pairs",
     "run",
+    "stream",
+    "train",
+    "windows",
 ]

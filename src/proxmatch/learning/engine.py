@@ -1,17 +1,18 @@
 """One step-based loop for training and adaptation, on Lightning Fabric.
 
-The images, the noise and the directions of step k are functions of (seed, k) and nothing else. So
-every method that is compared sees the same ones, a run that was killed goes on as if it had not
-been, and several processes that share a batch do what one would have done.
+The images, the noise and the directions of a step are functions of the seed and the step
+(:mod:`proxmatch.learning.sources`), and everything else that a step depends on is in the state that
+is written. So a run that was killed goes on as if it had not been, and several processes that share
+a batch do what one would have done.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,13 @@ from torch import Tensor
 
 from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser
 from proxmatch.errors import CheckpointError, InputError
-from proxmatch.files import write_together
 from proxmatch.learning import state as states
-from proxmatch.learning.settings import Optimiser, TrainingSettings
+from proxmatch.learning.settings import Penalty, TrainingSettings
+from proxmatch.learning.sources import Batch, Source, generator_of
 from proxmatch.losses import (
     absolute_error,
     contractivity_penalty,
     proximal_matching,
-    saturation,
     scaled_squared_error,
     squared_error,
     top_direction,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 LOG = "log.jsonl"
-Draw = Callable[[int, torch.Generator], Tensor]
 
 
 class RunStatus(StrEnum):
@@ -46,6 +45,19 @@ class RunStatus(StrEnum):
 
     COMPLETED = "completed"
     NOT_FINITE = "not finite"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a look at the model in the middle of a run found.
+
+    Attributes:
+        score: the higher the better; None if this model is not to be chosen at all.
+        facts: for the log, JSON values.
+    """
+
+    score: float | None
+    facts: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,9 @@ class RunResult:
         steps: steps done, over all interrupted parts.
         skipped: steps left out in this part because their loss was not finite.
         history: the lines of the log, of all parts.
+        best: the weights of the highest score, if the run was checked.
+        best_step: after how many steps.
+        seconds: spent, over all interrupted parts up to their last checkpoints.
     """
 
     model: ProximalDenoiser
@@ -65,36 +80,55 @@ class RunResult:
     steps: int
     skipped: int
     history: list[dict[str, Any]]
+    best: dict[str, Tensor] | None
+    best_step: int | None
+    seconds: float
 
 
 def run(
     model: ProximalDenoiser,
-    draw: Draw,
+    source: Source,
     settings: TrainingSettings,
     folder: str | Path,
     *,
     fabric: Fabric | None = None,
+    check: Callable[[ProximalDenoiser], Check] | None = None,
+    about: dict[str, Any] | None = None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> RunResult:
     """Train a denoiser, going on from the last checkpoint in the folder if there is one.
 
     Args:
         model: trained in place.
-        draw: ``(count, generator) -> (count, C, H, W)``, clean images as a pure function of these.
+        source: of the images.
         settings: of the run.
         folder: for the state and the log; made if it does not exist.
-        fabric: where and in what precision; one process on this device by default.
+        fabric: where, by how many processes, in single or double precision; one process on this
+            device by default. What is logged also goes to its loggers.
+        check: looks at the model before the first step, every ``settings.check_every`` steps and at
+            the end.
+        about: what else decides the run, JSON values; a run goes on with the same and no other.
         on_step: told the step and its loss, for a progress bar.
 
     Raises:
-        CheckpointError: the folder holds a run with other settings.
+        CheckpointError: the folder holds a run with other settings, or cannot be written.
         InputError: a penalty for a denoiser that has none.
     """
     if settings.penalty is not None and not isinstance(model, GradientStep):
         raise InputError("the contractivity penalty is for gradient-step denoisers")
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot make the folder {folder}: {error}") from error
     fabric = fabric or _one_process(model)
+    precision = fabric.strategy.precision.precision
+    if precision not in ("32-true", "64-true"):
+        raise InputError(
+            f"precision {precision!r} rounds the images before the denoiser sees them, by as much "
+            "as it has to remove, and D is no longer the gradient of h; take '32-true' (on a GPU "
+            "with torch.set_float32_matmul_precision('high'))"
+        )
     if settings.batch % fabric.world_size:
         raise InputError(
             f"a batch of {settings.batch} cannot be shared by {fabric.world_size} processes"
@@ -103,22 +137,38 @@ def run(
         model.parameters(), lr=settings.optimiser.rate, betas=settings.optimiser.betas
     )
     wrapped, wrapped_optimiser = fabric.setup(model, optimiser)
-    told = settings.model_dump(mode="json")
+    told = {**settings.model_dump(mode="json"), **(about or {})}
+    memory, began = _Memory(), time.monotonic()
     first = states.capture(0, told, model, optimiser)
-    start = _resume(folder, told, model, optimiser)
+    start = 0
+    found = _resume(folder, told, model, optimiser)
+    if found is not None:
+        start, memory = found.step, _Memory.read(found)
+        began -= memory.seconds
     log = _open_log(folder / LOG, start)
     skipped, in_a_row = 0, 0
     status = RunStatus.COMPLETED
+
+    def look(step: int) -> None:
+        if check is None:
+            return
+        model.eval()
+        seen = check(model)
+        model.train()
+        log.append({"step": step, "score": seen.score, **seen.facts})
+        memory.consider(seen.score, step, model)
+
+    if start == 0:
+        look(0)
     model.train()
     for step in range(start, settings.steps):
-        progress = step / max(settings.steps - 1, 1)
         for group in optimiser.param_groups:
-            group["lr"] = learning_rate(settings.optimiser, step, settings.steps)
-        noisy, clean = batch(draw, settings, step, model)
-        mine = slice(fabric.global_rank, None, fabric.world_size)
-        loss, facts = objective(wrapped, model, noisy[mine], clean[mine], settings, step, progress)
+            group["lr"] = learning_rate(settings, step)
+        batch = share(source(step, settings), fabric.global_rank, fabric.world_size, model)
+        loss, facts = objective(wrapped, model, batch, settings, step, fabric, memory.directions)
         value = _mean(fabric, loss)
-        size = _gradient(fabric, loss, model, settings.optimiser.clip)
+        clip = settings.optimiser.clip
+        size = _gradient(fabric, loss, model, clip and clip * facts["scale"])
         if not (math.isfinite(value) and math.isfinite(size)):
             skipped, in_a_row = skipped + 1, in_a_row + 1
             if in_a_row >= settings.patience:
@@ -130,67 +180,111 @@ def run(
         if isinstance(model, LPN):
             model.project_()
         on_step(step + 1, value)
-        done = step + 1
-        if done % settings.log_every == 0 or done == settings.steps:
-            log.append({"step": done, "loss": value, "gradient": size, **facts})
-        if fabric.is_global_zero and (
-            done % settings.checkpoint_every == 0 or done == settings.steps
-        ):
-            _write_log(folder / LOG, log)
-            states.write(states.capture(done, told, model, optimiser), folder)
+        done, last = step + 1, step + 1 == settings.steps
+        if done % settings.log_every == 0 or last:
+            facts = {"loss": value, "gradient": size, **facts}
+            log.append({"step": done, **facts})
+            fabric.log_dict(facts, step=done)
+        if done % settings.check_every == 0 or last:
+            look(done)
+        memory.seconds = time.monotonic() - began
+        if fabric.is_global_zero and (done % settings.checkpoint_every == 0 or last):
+            states.write(
+                states.capture(done, told, model, optimiser, *memory.written()),
+                folder,
+                {LOG: "".join(json.dumps(line) + "\n" for line in log).encode()},
+            )
     model.eval()
     steps = settings.steps
     if status is RunStatus.NOT_FINITE:
-        last = states.read(folder)
-        steps = 0 if last is None else last.step
-        states.restore(last or first, model, optimiser)
-    return RunResult(model, status, steps, skipped, [line for line in log if line["step"] <= steps])
+        found = states.read(folder)
+        steps = 0 if found is None else found.step
+        states.restore(found or first, model, optimiser)
+        log = [line for line in log if line["step"] <= steps]
+    return RunResult(
+        model, status, steps, skipped, log, memory.best, memory.best_step, memory.seconds
+    )
 
 
-def learning_rate(optimiser: Optimiser, step: int, steps: int) -> float:
-    """The rate of a step: linear warm-up times a cosine down to ``final``."""
-    rise = min(1.0, (step + 1) / max(optimiser.warmup, 1))
-    cosine = (1 + math.cos(math.pi * step / max(steps - 1, 1))) / 2
-    return optimiser.rate * rise * (optimiser.final + (1 - optimiser.final) * cosine)
+@dataclass
+class _Memory:
+    """What a run remembers beside weights and optimiser.
+
+    Attributes:
+        directions: of the penalty, by the key of their input.
+        best: weights of the highest score.
+    """
+
+    directions: dict[int, Tensor] = field(default_factory=dict)
+    best: dict[str, Tensor] | None = None
+    best_step: int | None = None
+    best_score: float | None = None
+    seconds: float = 0.0
+
+    def consider(self, score: float | None, step: int, model: ProximalDenoiser) -> None:
+        if score is not None and (self.best_score is None or score > self.best_score):
+            self.best_step, self.best_score = step, score
+            self.best = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
+
+    def written(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"direction.{key}": v for key, v in self.directions.items()}
+        tensors |= {f"best.{name}": t for name, t in (self.best or {}).items()}
+        facts = (self.best_step, self.best_score, self.seconds)
+        return tensors, dict(zip(("best_step", "best_score", "seconds"), facts, strict=True))
+
+    @classmethod
+    def read(cls, state: states.State) -> _Memory:
+        directions = {int(key): v for key, v in state.part("direction").items()}
+        return cls(directions, state.part("best") or None, **state.facts)
 
 
-def generator_of(seed: int, step: int, what: str) -> torch.Generator:
-    """A generator that depends on these alone, the same on every machine."""
-    digest = hashlib.blake2b(f"{seed}/{step}/{what}".encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+def learning_rate(settings: TrainingSettings, step: int) -> float:
+    """The rate of a step: linear warm-up times a cosine down to ``final``.
 
-
-def batch(
-    draw: Draw, settings: TrainingSettings, step: int, model: ProximalDenoiser
-) -> tuple[Tensor, Tensor]:
-    """The noisy and the clean images of a step, on the device of the model."""
-    clean = draw(settings.batch, generator_of(settings.seed, step, "images"))
-    generator = generator_of(settings.seed, step, "noise")
-    noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
-    if isinstance(settings.noise, tuple):
-        low, high = settings.noise
-        level = low + (high - low) * torch.rand(len(clean), 1, 1, 1, generator=generator)
+    A penalty that sets in later begins a second stage, with a smaller rate and its own cosine.
+    """
+    optimiser, penalty = settings.optimiser, settings.penalty
+    progress = step / max(settings.steps - 1, 1)
+    begin = penalty.begin if penalty is not None and penalty.begin > 0 else 1.0
+    rate = optimiser.rate * min(1.0, (step + 1) / max(optimiser.warmup, 1))
+    if penalty is not None and 0 < penalty.begin <= progress:
+        rate, progress = rate * penalty.restart, (progress - begin) / (1 - begin)
     else:
-        level = torch.full((len(clean), 1, 1, 1), settings.noise)
+        progress = min(1.0, progress / begin)
+    cosine = (1 + math.cos(math.pi * progress)) / 2
+    return rate * (optimiser.final + (1 - optimiser.final) * cosine)
+
+
+def share(batch: Batch, rank: int, processes: int, model: ProximalDenoiser) -> Batch:
+    """The part of a batch that one process works on, where its model is."""
+    mine = slice(rank, None, processes)
     place = next(model.parameters())
-    return (clean + level * noise).to(place), clean.to(place)
+    keys = None if batch.keys is None else batch.keys[mine]
+    return Batch(batch.noisy[mine].to(place), batch.clean[mine].to(place), keys)
 
 
 def objective(
     forward: Callable[..., Tensor],
     model: ProximalDenoiser,
-    noisy: Tensor,
-    clean: Tensor,
+    batch: Batch,
     settings: TrainingSettings,
     step: int,
-    progress: float,
+    fabric: Fabric,
+    directions: dict[int, Tensor],
 ) -> tuple[Tensor, dict[str, Any]]:
-    """The loss of a batch, per pixel where that makes sense, and what to log about it."""
-    n = clean[0].numel()
-    output = forward(noisy)
-    residual = (squared_error(output.detach(), clean) / n).sqrt()
-    facts: dict[str, Any] = {"rms": float(residual.mean())}
+    """The loss of a batch, per pixel where that makes sense, and what to log about it.
+
+    The weight of the penalty and the bound on the gradient are in units of the squared error per
+    pixel: where the loss has the scale 1 / (2 gamma^2), they get it too.
+    The directions of the penalty are found again from those kept in ``directions``, and kept there.
+    """
+    progress = step / max(settings.steps - 1, 1)
+    clean, n = batch.clean, batch.clean[0].numel()
+    output = forward(batch.noisy)
+    residual = _gathered(fabric, (squared_error(output.detach(), clean) / n).sqrt())
     gamma = settings.gamma(progress, residual) if settings.loss in ("pm", "scaled-mse") else None
+    scale = 1.0 if gamma is None else 1 / (2 * gamma**2)
+    facts: dict[str, Any] = {"rms": float(residual.mean()), "scale": scale}
     if settings.loss == "mse":
         loss = squared_error(output, clean).mean() / n
     elif gamma is None:  # L1, also as the first stage of proximal matching
@@ -198,17 +292,56 @@ def objective(
     else:
         matching = proximal_matching if settings.loss == "pm" else scaled_squared_error
         loss = matching(output, clean, gamma).mean()
-        facts |= {"gamma": gamma, "saturation": float(saturation(output, clean, gamma).mean())}
+        facts |= {"gamma": gamma, "saturation": float(-(-scale * residual**2).expm1().mean())}
     penalty = settings.penalty
     if penalty is not None and isinstance(model, GradientStep) and progress >= penalty.begin:
-        start = torch.randn(noisy.shape, generator=generator_of(settings.seed, step, "directions"))
-        v = top_direction(
-            model, noisy, start.to(noisy), iterations=penalty.iterations, shift=penalty.shift
-        )
-        excess = contractivity_penalty(model, noisy, v, penalty.limit)
-        loss = loss + penalty.weight * excess.mean()
-        facts["contractivity"] = float((excess.detach().sqrt() + penalty.limit).max())
+        v = _directions(model, batch, penalty, settings.seed, step, fabric, directions)
+        excess = contractivity_penalty(model, batch.noisy, v, penalty.limit)
+        loss = loss + scale * penalty.weight * excess.mean()
+        largest = _gathered(fabric, excess.detach()).max().sqrt()
+        facts["contractivity"] = penalty.limit + float(largest)  # what is not above is not told
     return loss, facts
+
+
+def _directions(
+    model: GradientStep,
+    batch: Batch,
+    penalty: Penalty,
+    seed: int,
+    step: int,
+    fabric: Fabric,
+    kept: dict[int, Tensor],
+) -> Tensor:
+    """Directions of large curvature at the inputs, from those kept for them or from chance."""
+    fresh = torch.randn(
+        (len(batch.noisy) * fabric.world_size, *batch.noisy.shape[1:]),
+        generator=generator_of(seed, step, "directions"),
+    )[fabric.global_rank :: fabric.world_size]
+    keys = batch.keys or (None,) * len(fresh)
+    start = torch.stack(
+        [v if key is None else kept.get(key, v) for key, v in zip(keys, fresh, strict=True)]
+    )
+    v = top_direction(
+        model,
+        batch.noisy,
+        start.to(batch.noisy),
+        iterations=penalty.iterations,
+        shift=penalty.shift,
+    )
+    if batch.keys is not None:
+        numbers = _gathered(fabric, torch.tensor(batch.keys, device=v.device))
+        for key, direction in zip(numbers.tolist(), _gathered(fabric, v).cpu(), strict=True):
+            kept[key] = direction.clone()
+    return v
+
+
+def _gathered(fabric: Fabric, t: Tensor) -> Tensor:
+    """The rows of all processes."""
+    if fabric.world_size == 1:
+        return t
+    rows: Any = fabric.all_gather(t)
+    gathered: Tensor = rows.flatten(0, 1)
+    return gathered
 
 
 def _mean(fabric: Fabric, loss: Tensor) -> float:
@@ -237,12 +370,13 @@ def _resume(
     told: dict[str, Any],
     model: ProximalDenoiser,
     optimiser: torch.optim.Optimizer,
-) -> int:
+) -> states.State | None:
     found = states.read(folder)
     if found is None:
-        return 0
+        return None
     if found.settings != told:
-        changed = sorted(k for k in told if found.settings.get(k) != told[k])
+        names = sorted(told.keys() | found.settings.keys())
+        changed = [k for k in names if found.settings.get(k) != told.get(k)]
         raise CheckpointError(
             f"{folder} holds a run with other settings ({', '.join(changed)}); "
             "choose another folder, or remove this one"
@@ -251,7 +385,7 @@ def _resume(
         states.restore(found, model, optimiser)
     except (RuntimeError, KeyError) as error:
         raise CheckpointError(f"{folder} holds a run of another model: {error}") from error
-    return found.step
+    return found
 
 
 def _open_log(file: Path, start: int) -> list[dict[str, Any]]:
@@ -260,8 +394,3 @@ def _open_log(file: Path, start: int) -> list[dict[str, Any]]:
         return []
     lines = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
     return [line for line in lines if line["step"] <= start]
-
-
-def _write_log(file: Path, lines: list[dict[str, Any]]) -> None:
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    write_together(file.parent, {file.name: text.encode()})

@@ -28,7 +28,7 @@ class Optimiser(_Settings):
         betas: of Adam.
         warmup: steps over which the rate rises linearly.
         final: fraction of the rate at the end; 1 for a constant rate.
-        clip: bound on the norm of the whole gradient; None for none.
+        clip: bound on the norm of the whole gradient, of a squared error per pixel; None for none.
     """
 
     rate: Positive = 1e-3
@@ -43,17 +43,20 @@ class Penalty(_Settings):
 
     Attributes:
         limit: L_max.
-        weight: lambda_con, of a loss per pixel.
+        weight: lambda_con, beside a squared error per pixel. Two orders more, or no bound on the
+            gradient (``Optimiser.clip``), and the denoiser forgets how to denoise.
         iterations: power iterations a step.
         shift: of the power iteration.
         begin: progress at which it sets in.
+        restart: fraction of the rate with which the optimiser then starts a second cosine.
     """
 
-    limit: Positive = 0.85
-    weight: Positive = 10.0
+    limit: Positive = 0.9
+    weight: Positive = 0.1
     iterations: int = Field(10, ge=1)
     shift: float = 0.3
-    begin: float = Field(0.0, ge=0, le=1)
+    begin: float = Field(0.0, ge=0, lt=1)
+    restart: Positive = 0.25
 
 
 class TrainingSettings(_Settings):
@@ -69,6 +72,7 @@ class TrainingSettings(_Settings):
         penalty: contractivity penalty, for gradient-step denoisers.
         seed: of the images, the noise and the directions, at each step anew.
         checkpoint_every: steps between checkpoints.
+        check_every: steps between two looks at the model, when somebody looks.
         log_every: steps between lines of the log.
         patience: steps in a row with a loss that is not finite before the run gives up.
     """
@@ -82,6 +86,7 @@ class TrainingSettings(_Settings):
     penalty: Penalty | None = None
     seed: int = Field(0, ge=0)
     checkpoint_every: int = Field(200, ge=1)
+    check_every: int = Field(50, ge=1)
     log_every: int = Field(10, ge=1)
     patience: int = Field(20, ge=1)
 
@@ -148,9 +153,9 @@ PRESETS: dict[str, Preset] = {
         GradientStepConfig.compact(),
         32,
         0.05,
-        steps=4_500,
-        optimiser=Optimiser(rate=2e-3),
-        penalty=Penalty(begin=0.75),
+        steps=5_200,
+        optimiser=Optimiser(rate=2e-3, clip=0.02),
+        penalty=Penalty(begin=0.88),
     ),
     "lpn-paper": _preset(
         LPNConfig.official(),

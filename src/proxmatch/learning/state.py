@@ -25,44 +25,66 @@ class State:
     Attributes:
         step: steps done.
         settings: of the run, as JSON values; a run goes on with these and no others.
-        tensors: parameters under ``model.``, the optimiser's under ``optimiser.``.
+        tensors: parameters under ``model.``, the optimiser's under ``optimiser.``, and others.
+        facts: what else the run remembers, JSON values.
     """
 
     step: int
     settings: dict[str, Any]
     tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors under ``prefix.``, without it."""
+        start = f"{prefix}."
+        return {
+            name.removeprefix(start): t
+            for name, t in self.tensors.items()
+            if name.startswith(start)
+        }
 
 
 def capture(
-    step: int, settings: dict[str, Any], model: nn.Module, optimiser: torch.optim.Optimizer
+    step: int,
+    settings: dict[str, Any],
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    others: dict[str, Tensor] | None = None,
+    facts: dict[str, Any] | None = None,
 ) -> State:
-    """The state of a model and its optimiser after ``step`` steps."""
-    tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
+    """The state of a model, its optimiser and what else is given after ``step`` steps."""
+    tensors = dict(others or {})
+    tensors |= {f"model.{name}": t for name, t in model.state_dict().items()}
     for i, parameter in enumerate(_parameters(optimiser)):
         for key, value in optimiser.state.get(parameter, {}).items():
             tensors[f"optimiser.{i}.{key}"] = torch.as_tensor(value)
-    return State(step, settings, {k: t.detach().cpu().contiguous() for k, t in tensors.items()})
+    kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    return State(step, settings, kept, facts or {})
 
 
 def restore(state: State, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
     """Put a state back where :func:`capture` took it from."""
-    names = [name for name in state.tensors if name.startswith("model.")]
-    model.load_state_dict({name.removeprefix("model."): state.tensors[name] for name in names})
+    model.load_state_dict(state.part("model"))
     for i, parameter in enumerate(_parameters(optimiser)):
-        for name, value in state.tensors.items():
-            if name.startswith(f"optimiser.{i}."):
-                key = name.split(".", 2)[2]
-                place = value if key == "step" else value.to(parameter)
-                optimiser.state[parameter][key] = place.clone()
+        for key, value in state.part(f"optimiser.{i}").items():
+            place = value if key == "step" else value.to(parameter)
+            optimiser.state[parameter][key] = place.clone()
 
 
-def write(state: State, folder: Path) -> None:
-    """Write a state; what was there before stays until the new one is whole and on disk."""
-    header = {"step": str(state.step), "settings": json.dumps(state.settings, sort_keys=True)}
+def write(state: State, folder: Path, beside: dict[str, bytes]) -> None:
+    """Write a state and files beside it; what was there stays until all are whole and on disk."""
+    header = {"step": str(state.step)}
+    header |= {
+        name: json.dumps(value, sort_keys=True)
+        for name, value in (("settings", state.settings), ("facts", state.facts))
+    }
+    content = safetensors.torch.save(state.tensors, metadata=header)
     try:
-        write_together(folder, {FILE: safetensors.torch.save(state.tensors, metadata=header)})
+        write_together(folder, {**beside, FILE: content})
     except OSError as error:
-        raise CheckpointError(f"cannot write {folder / FILE}: {error}") from error
+        raise CheckpointError(
+            f"cannot write {folder / FILE}: {error}; the run can go on from the checkpoint before"
+        ) from error
 
 
 def read(folder: Path) -> State | None:
@@ -74,7 +96,12 @@ def read(folder: Path) -> State | None:
         with safetensors.safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return State(int(header["step"]), json.loads(header["settings"]), tensors)
+        return State(
+            int(header["step"]),
+            json.loads(header["settings"]),
+            tensors,
+            json.loads(header["facts"]),
+        )
     except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(
             f"{path} is truncated or foreign ({error}); remove it to start again"

@@ -1,0 +1,106 @@
+"""What a denoiser is worth on given images: denoising, reconstruction, and its L."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.denoisers import ProximalDenoiser, lipschitz
+from proxmatch.errors import DivergenceWarning
+from proxmatch.learning.sources import generator_of
+from proxmatch.metrics import psnr
+from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.problems import Problem
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """Figures of a denoiser on B images.
+
+    Attributes:
+        denoising: PSNR of D(x + sigma noise) in dB, ``(B,)``, by sigma.
+        reconstruction: PSNR of the last PnP iterate in dB, ``(B,)``, by problem.
+        diverged: how many reconstructions diverged, by problem.
+        lipschitz: largest L of Id - D found on the images with noise, an estimate from below.
+        largest: largest eigenvalue of J_D found there.
+        residual: by how much that eigenvalue may be off.
+    """
+
+    denoising: dict[float, Tensor]
+    reconstruction: dict[str, Tensor]
+    diverged: dict[str, int]
+    lipschitz: float
+    largest: float
+    residual: float
+
+    def means(self) -> dict[str, Any]:
+        """The means over the images, ready for JSON."""
+        return {
+            "denoising": {str(s): round(float(v.mean()), 3) for s, v in self.denoising.items()},
+            "reconstruction": {
+                name: round(float(v.mean()), 3) for name, v in self.reconstruction.items()
+            },
+            "diverged": self.diverged,
+            "lipschitz": round(self.lipschitz, 4),
+            "largest_eigenvalue": round(self.largest, 4),
+            "eigenvalue_residual": round(self.residual, 4),
+            "images": len(next(iter(self.denoising.values()))),
+        }
+
+
+@torch.no_grad()
+def assess(
+    model: ProximalDenoiser,
+    images: Tensor,
+    problems: Sequence[Problem],
+    *,
+    noise: Sequence[float] = (0.05,),
+    first: Sequence[int] | None = None,
+    iterations: int = 40,
+    seed: int = 0,
+) -> Assessment:
+    """Measure a denoiser on clean images, with noise that depends on the images and the seed alone.
+
+    Args:
+        model: the denoiser.
+        images: clean, ``(B, C, H, W)``.
+        problems: to reconstruct the images from simulated measurements of them.
+        noise: levels of the denoising figures; L is taken at the first.
+        first: the column from which on an image counts in the PSNRs, for each; 0 by default.
+        iterations: of the estimate of L.
+        seed: of the noise.
+    """
+    place = next(model.parameters())
+    images = images.to(place)
+    first = first or (0,) * len(images)
+
+    def quality(found: Tensor) -> Tensor:
+        pieces = zip(found, images, first, strict=True)
+        values = [psnr(f[None, ..., c:], x[None, ..., c:]) for f, x, c in pieces]
+        return torch.cat(values).cpu()
+
+    unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(place)
+    denoising = {level: quality(model(images + level * unit)) for level in noise}
+    reconstruction, diverged = {}, {}
+    for problem in problems:
+        placed = problem.to(place.device).to(place.dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
+            result = pnp_pgd(placed.measure(images, seed=seed), placed, model, record=())
+        reconstruction[problem.name] = quality(result.reconstruction)
+        diverged[problem.name] = result.status.count(Status.DIVERGED)
+    spectrum = lipschitz(model, images + noise[0] * unit, iterations=iterations)
+    top = int(spectrum.constant.argmax())
+    return Assessment(
+        denoising,
+        reconstruction,
+        diverged,
+        float(spectrum.constant[top]),
+        float(spectrum.largest.max()),
+        float(torch.maximum(spectrum.largest_residual, spectrum.smallest_residual).max()),
+    )

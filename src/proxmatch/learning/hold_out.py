@@ -1,0 +1,79 @@
+"""What is kept from an adaptation, so that it can be said whether it helped.
+
+With four images or more, the last fifth of them, whole. With fewer, the right quarter of each: a
+larger image is then trained on to the left of it; in one that is no larger than a window, the
+quarter is replaced by the mirror image of what is beside it. Either way no held-out pixel has any
+influence on the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxmatch.errors import InputError
+
+CROPS = 16
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """A split of a few images.
+
+    Attributes:
+        training: images to train on, ``(C, H, W)`` each.
+        crops: to measure on, ``(B, C, size, size)``.
+        first: the column from which on each of them was held out, B numbers.
+    """
+
+    training: list[Tensor]
+    crops: Tensor
+    first: tuple[int, ...]
+
+
+def hold_out(images: Sequence[Tensor], size: int) -> HoldOut:
+    """Split images.
+
+    Args:
+        images: ``(C, H, W)`` each, of any sizes from ``size`` on.
+        size: side of the windows that the denoiser is trained and measured on.
+    """
+    if len(images) >= 4:
+        kept = len(images) // 5 or 1
+        training, held = list(images[:-kept]), list(images[-kept:])
+        columns = [image.shape[2] for image in held]
+    else:
+        held = list(images)
+        columns = [_quarter(image.shape[2], size) for image in held]
+        training = [
+            _without(image, width, size) for image, width in zip(held, columns, strict=True)
+        ]
+    places = [
+        (image[:, top : top + size, left : left + size], max(0, edge - left))
+        for image, width in zip(held, columns, strict=True)
+        for edge in (image.shape[2] - width,)
+        for left in range(image.shape[2] - size, max(-1, edge - size), -size)
+        for top in range(0, image.shape[1] - size + 1, size)
+    ]
+    places = places[:: -(-len(places) // CROPS)]
+    crops, first = zip(*places, strict=True)
+    return HoldOut(training, torch.stack(crops), first)
+
+
+def _quarter(width: int, size: int) -> int:
+    """How many columns of an image are held out: a whole window if that leaves enough."""
+    return max(width // 4, size if width >= 3 * size else 0)
+
+
+def _without(image: Tensor, held: int, size: int) -> Tensor:
+    """The image without its last columns, mirrored where a window would not fit otherwise."""
+    rest = image[..., : image.shape[2] - held]
+    missing = size - rest.shape[2]
+    if missing <= 0:
+        return rest
+    if missing >= rest.shape[2]:
+        raise InputError(f"an image of {image.shape[2]} columns is too small to hold out {held}")
+    return torch.cat([rest, rest[..., -missing - 1 : -1].flip(-1)], -1)

@@ -1,0 +1,126 @@
+"""Where the images of a step come from: pure functions of the step and the settings.
+
+So every method that is compared sees the same images and the same noise, a run that was killed goes
+on as if it had not been, and several processes that share a batch do what one would have done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxmatch.errors import InputError
+from proxmatch.learning.settings import TrainingSettings
+
+Draw = Callable[[int, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The images of one step.
+
+    Attributes:
+        noisy: D's inputs, ``(B, C, H, W)``.
+        clean: what they should become, the same shape.
+        keys: which of a finite number of inputs each is, so that something can be kept for it from
+            one step to the next; None when every step has new ones.
+    """
+
+    noisy: Tensor
+    clean: Tensor
+    keys: tuple[int, ...] | None = None
+
+
+Source = Callable[[int, TrainingSettings], Batch]
+
+
+def generator_of(seed: int, *what: int | str) -> torch.Generator:
+    """A generator that depends on these alone, the same on every machine."""
+    text = "/".join(map(str, (seed, *what)))
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def stream(draw: Draw) -> Source:
+    """New images and new noise at every step, for training.
+
+    Args:
+        draw: ``(count, generator) -> (count, C, H, W)``, a pure function of these.
+    """
+
+    def source(step: int, settings: TrainingSettings) -> Batch:
+        clean = draw(settings.batch, generator_of(settings.seed, step, "images"))
+        return Batch(_noisy(clean, settings, generator_of(settings.seed, step, "noise")), clean)
+
+    return source
+
+
+def windows(draw: Draw, size: int) -> Draw:
+    """Square windows of side ``size``, anywhere in the images that are drawn."""
+
+    def smaller(count: int, generator: torch.Generator) -> Tensor:
+        images = draw(count, generator)
+        return torch.stack([_window(image, size, generator) for image in images])
+
+    return smaller
+
+
+def pairs(images: Sequence[Tensor], size: int, draws: int | None) -> Source:
+    """The given images again and again, in a new order each time, for adaptation.
+
+    Every image is seen equally often. With ``draws`` = M each has M noise draws, which stay the
+    same from one epoch to the next, and so does the window that is cut from a larger image; with
+    None both are new each time.
+
+    Args:
+        images: ``(C, H, W)`` each, of any sizes from ``size`` on.
+        size: side of the windows.
+        draws: M.
+    """
+    if not images:
+        raise InputError("there are no images to adapt to")
+    small = [tuple(image.shape) for image in images if min(image.shape[1:]) < size]
+    if small:
+        raise InputError(f"the images must be at least {size} x {size}, got {small[0]}")
+    count = len(images) * (draws or 1)
+
+    def pair(
+        key: int, which: Sequence[int | str], settings: TrainingSettings
+    ) -> tuple[Tensor, ...]:
+        generator = generator_of(settings.seed, *which)
+        clean = _window(images[key // (draws or 1)], size, generator)
+        return _noisy(clean[None], settings, generator)[0], clean
+
+    def source(step: int, settings: TrainingSettings) -> Batch:
+        keys, found = [], []
+        for position in range(step * settings.batch, (step + 1) * settings.batch):
+            epoch, place = divmod(position, count)
+            order = torch.randperm(count, generator=generator_of(settings.seed, epoch, "order"))
+            key = int(order[place])
+            which = ("pair", key) if draws else ("position", position)
+            keys.append(key)
+            found.append(pair(key, which, settings))
+        noisy, clean = zip(*found, strict=True)
+        return Batch(torch.stack(noisy), torch.stack(clean), tuple(keys))
+
+    return source
+
+
+def _noisy(clean: Tensor, settings: TrainingSettings, generator: torch.Generator) -> Tensor:
+    noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
+    if isinstance(settings.noise, tuple):
+        low, high = settings.noise
+        level = low + (high - low) * torch.rand(len(clean), 1, 1, 1, generator=generator)
+        return clean + level * noise
+    return clean + settings.noise * noise
+
+
+def _window(image: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    place = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+    room = (image.shape[1] - size + 1, image.shape[2] - size + 1)
+    top, left = (int(p * r) for p, r in zip(place, room, strict=True))
+    return image[:, top : top + size, left : left + size]

@@ -1,0 +1,133 @@
+"""Train a denoiser on a folder of images, and say what it has become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from proxmatch.data import ImageDomain
+from proxmatch.denoisers import LPN, GradientStep, LPNConfig, ProximalDenoiser, save
+from proxmatch.errors import InputError
+from proxmatch.learning.assess import Assessment, assess
+from proxmatch.learning.engine import RunResult, run
+from proxmatch.learning.settings import PRESETS, Preset, TrainingSettings
+from proxmatch.learning.sources import stream, windows
+from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained denoiser.
+
+    Attributes:
+        model: with its card in ``model.record``.
+        run: how the training went.
+        validation: its figures on images that it was not trained on, if there were any.
+    """
+
+    model: ProximalDenoiser
+    run: RunResult
+    validation: Assessment | None
+
+
+def train(
+    preset: str | Preset,
+    domain: ImageDomain,
+    folder: str | Path,
+    *,
+    settings: TrainingSettings | None = None,
+    validation: Tensor | None = None,
+    problems: Sequence[Problem] | None = None,
+    fabric: Fabric | None = None,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> TrainingResult:
+    """Train a denoiser from scratch, or go on with a training that was interrupted.
+
+    Args:
+        preset: one of ``PRESETS``, or your own.
+        domain: images to train on, at least as large as the preset's crops.
+        folder: gets the state and the log of the run, and the denoiser in ``model/``.
+        settings: in place of the preset's.
+        validation: images for the card, ``(B, C, H, W)``, as large as those of the deployment.
+        problems: for the card; deblurring and super-resolution by default.
+        fabric: where and in what precision.
+        on_step: told the step and its loss.
+    """
+    preset = _named(preset)
+    settings = settings or preset.settings
+    if domain.size < preset.size:
+        raise InputError(
+            f"the preset trains on {preset.size} x {preset.size} crops, the domain has "
+            f"{domain.size} x {domain.size} ones; open it with size={preset.size}"
+        )
+    if domain.channels != preset.model.channels:
+        raise InputError(
+            f"the preset is for {preset.model.channels} channel(s), the domain has "
+            f"{domain.channels}; open it with channels={preset.model.channels}"
+        )
+    if validation is not None and problems is None:
+        _, channels, *size = validation.shape
+        problems = default_problems((size[0], size[1]), channels)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model: ProximalDenoiser = (
+            LPN(preset.model) if isinstance(preset.model, LPNConfig) else GradientStep(preset.model)
+        )
+    draw = windows(domain.sample, preset.size) if domain.size > preset.size else domain.sample
+    result = run(
+        model,
+        stream(draw),
+        settings,
+        folder,
+        fabric=fabric,
+        about={"data": domain.fingerprint},
+        on_step=on_step,
+    )
+    model.record = {
+        "data": domain.describe(),
+        "model": preset.model.model_dump(mode="json"),
+        "crop": preset.size,
+        "settings": settings.model_dump(mode="json"),
+        "status": str(result.status),
+        "minutes": round(result.seconds / 60, 1),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+    found = None
+    if validation is not None:
+        found = assess(model, validation, problems or (), noise=(0.05, 0.025, 0.1))
+        model.record["validation"] = found.means()
+        if isinstance(model, GradientStep):
+            model.lipschitz = round(found.lipschitz, 4)
+    save(model, Path(folder) / "model")
+    return TrainingResult(model, result, found)
+
+
+def default_problems(size: tuple[int, int], channels: int) -> list[Problem]:
+    """The paper's two inverse problems."""
+    return [
+        gaussian_deblurring(size, channels=channels),
+        super_resolution(size, channels=channels),
+    ]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides a figure."""
+    return {name: version(name) for name in ("proxmatch", "torch", "deepinv")}
+
+
+def _named(preset: str | Preset) -> Preset:
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise InputError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[preset]
