@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-learning clean
 
 demo: $(READY)
 	$(BIN)/proxmatch demo --out $(DEMO_OUT)
@@ -20,6 +20,10 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# make bench-learning IMAGES=folder MINUTES=10 (embedded photographs by default)
+bench-learning: $(READY)
+	$(BIN)/python -m benchmarks.learning --minutes $(or $(MINUTES),10) $(if $(IMAGES),--images $(IMAGES))
 
 clean:
 	rm -rf $(VENV) $(DEMO_OUT) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -1,7 +1,7 @@
 """What drives few-shot adaptation: losses, gradient scale, clipping, penalty, stopping.
 
     python tools/few_shot_table.py lpn --data DATA --out results/few-shot [--test-images 100]
-    python tools/few_shot_table.py gs --data DATA --out results/few-shot --test-images 30
+    python tools/few_shot_table.py gs --data DATA --out results/few-shot --test-images 24
 
 From the shipped histology denoiser to faces with five images, three sets of them. Every cell is a
 JSON file with per-image values and its settings; a cell that is there is not computed again. All
@@ -25,7 +25,7 @@ from proxmatch.files import write_together
 from proxmatch.learning import Penalty, adapt, adaptation_settings
 from proxmatch.learning.settings import TrainingSettings
 
-SETS, NUMBER, GAP_IMAGES, CLIP = (0, 1, 2), 5, 20, 0.02
+SETS, NUMBER, GAP_IMAGES, CLIP = (0, 1, 2), 5, 8, 0.02
 PROBLEMS = (pm.gaussian_deblurring(64), pm.super_resolution(64))
 TRAINED_ON, DRAWS = NUMBER - 1, 4
 

@@ -20,7 +20,7 @@ from proxmatch.learning.progress import bar
 from proxmatch.learning.settings import PRESETS
 
 WEIGHTS = Path(__file__).parents[1] / "src" / "proxmatch" / "weights"
-SIZE, VALIDATION_IMAGES = 64, 100
+SIZE = 64
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,14 @@ class Data:
         downscale: factor of the area filter before cropping.
         source: what they are.
         licence: of the images; the weights are given under the same terms of use.
+        validation: how many held-out crops the card is measured on.
     """
 
     folder: str
     downscale: int
     source: str
     licence: str
+    validation: int = 50
 
 
 DOMAINS = {
@@ -52,6 +54,7 @@ DOMAINS = {
         1,
         "CelebA, aligned faces at half resolution (Liu et al., 2015)",
         "non-commercial research only",
+        100,
     ),
     "photographs": Data(
         "cbsd68",
@@ -77,8 +80,8 @@ def main() -> None:
             ImageDomain(args.data / data.folder, SIZE, split=split, downscale=data.downscale)
             for split in ("train", "validation")
         )
-        places = range(0, len(held_out), max(1, len(held_out) // VALIDATION_IMAGES))
-        validation = held_out.tensor(list(places)[:VALIDATION_IMAGES])
+        places = range(0, len(held_out), max(1, len(held_out) // data.validation))
+        validation = held_out.tensor(places[: data.validation])
         with bar(preset.settings.steps, name) as on_step:
             result = train(preset, images, args.runs / name, validation=validation, on_step=on_step)
         result.model.record |= {

@@ -29,6 +29,11 @@ _HOME = {
     "ImageDomain": "data",
     "embedded": "data",
     "few_shot": "data",
+    "AdaptationResult": "learning",
+    "TrainingSettings": "learning",
+    "adapt": "learning",
+    "adaptation_settings": "learning",
+    "train": "learning",
 }
 
 if TYPE_CHECKING:
@@ -45,11 +50,19 @@ if TYPE_CHECKING:
         save,
         shipped,
     )
+    from proxmatch.learning import (
+        AdaptationResult,
+        TrainingSettings,
+        adapt,
+        adaptation_settings,
+        train,
+    )
     from proxmatch.pnp import PnPResult, pnp_pgd
     from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 
 __all__ = [
     "LPN",
+    "AdaptationResult",
     "GradientStep",
     "GradientStepConfig",
     "ImageDomain",
@@ -57,6 +70,9 @@ __all__ = [
     "PnPResult",
     "Problem",
     "ProximalDenoiser",
+    "TrainingSettings",
+    "adapt",
+    "adaptation_settings",
     "embedded",
     "few_shot",
     "gaussian_deblurring",
@@ -67,6 +83,7 @@ __all__ = [
     "save",
     "shipped",
     "super_resolution",
+    "train",
 ]
 
 

@@ -177,7 +177,11 @@ def test_adapm_keeps_l_down(tmp_path: Path) -> None:
     run(start, stream(pictures), settings, tmp_path)
 
     def adapted(method: Any) -> AdaptationResult:
-        changes = {"steps": 40, "check_every": 20, "optimiser": Optimiser(rate=5e-3, warmup=0, final=1)}
+        changes = {
+            "steps": 40,
+            "check_every": 20,
+            "optimiser": Optimiser(rate=5e-3, warmup=0, final=1),
+        }
         told = adaptation_settings(start, method, 8, **changes)
         if told.penalty is not None:
             penalty = told.penalty.model_copy(update={"limit": 0.5, "weight": 1.0})

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 Method = Literal["mse", "l1", "pm", "scaled-mse", "adapm"]
 Select = Literal["best", "last"]
 
-#: Looks at the model during an adaptation.
-CHECKS = 20
 #: What ``select="best"`` may lose on one problem for the sake of another, in dB.
 LEEWAY = 0.05
 
@@ -228,7 +226,9 @@ def adaptation_settings(
         raise InputError("adapm is proximal matching with a penalty for gradient-step denoisers")
     batch = 4
     gamma: GammaSchedule = Constant(gamma=0.025) if gradient_step else Geometric()
-    steps = 400 if gradient_step else max(200, math.ceil(200 * inputs / batch))
+    epochs = 20 if gradient_step else 200  # the paper's
+    steps = max(200, math.ceil(epochs * inputs / batch))
+    every = max(1, steps // (10 if gradient_step else 20))  # a look at a GS takes longer
     defaults: dict[str, Any] = {
         "loss": "pm" if method == "adapm" else method,
         "gamma": gamma,
@@ -239,8 +239,8 @@ def adaptation_settings(
             rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1, clip=0.02 if gradient_step else None
         ),
         "penalty": Penalty(iterations=5) if method == "adapm" else None,
-        "check_every": max(1, steps // CHECKS),
-        "checkpoint_every": max(1, steps // CHECKS),
+        "check_every": every,
+        "checkpoint_every": every,
     }
     return TrainingSettings.model_validate({**defaults, **changes})
 

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proxmatch.data import ImageDomain
+from proxmatch.denoisers import (
+    GradientStep,
+    GradientStepConfig,
+    LPNConfig,
+    ProximalDenoiser,
+    load,
+    shipped,
+)
+from proxmatch.errors import CheckpointError, InputError
+from proxmatch.learning import Optimiser, Preset, TrainingSettings, train
+from proxmatch.learning.progress import bar
+from proxmatch.metrics import psnr
+from proxmatch.problems import gaussian_deblurring
+
+SETTINGS = TrainingSettings(steps=100, batch=4, noise=0.1, optimiser=Optimiser(rate=1e-2))
+PRESETS = {
+    "lpn": Preset(
+        model=LPNConfig(channels=1, size=8, hidden=8, features=8, strides=(2,), sigma=0.1),
+        size=8,
+        settings=SETTINGS,
+    ),
+    "gs": Preset(
+        model=GradientStepConfig(channels=1, widths=(4, 6), sigma=0.1), size=8, settings=SETTINGS
+    ),
+}
+PROBLEMS = [gaussian_deblurring(12, channels=1, iterations=5)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few smooth grey pictures."""
+    root = tmp_path_factory.mktemp("pictures")
+    rows, columns = np.mgrid[:24, :24] / 24
+    for number in range(10):
+        wave = 0.5 + 0.4 * np.sin(3 * rows + number) * np.cos(2 * columns - number)
+        Image.fromarray((255 * wave).astype(np.uint8)).save(root / f"{number}.png")
+    return root
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_folder_of_images_becomes_a_denoiser_with_a_card(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    images = ImageDomain(folder, 12, split="train", channels=1)
+    held_out = ImageDomain(folder, 12, split="validation", channels=1).tensor()
+    result = train(PRESETS[name], images, tmp_path, validation=held_out, problems=PROBLEMS)
+    noisy = held_out + 0.1 * torch.randn(held_out.shape, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        better = psnr(result.model(noisy), held_out) - psnr(noisy, held_out)
+    assert float(better.mean()) > 2
+    card = result.model.record
+    assert card["data"]["fingerprint"] == images.fingerprint
+    assert card["settings"] == SETTINGS.model_dump(mode="json")
+    assert set(card["validation"]["denoising"]) == {"0.05", "0.025", "0.1"}
+    assert card["validation"]["images"] == len(held_out)
+    again: ProximalDenoiser = load(tmp_path / "model")
+    assert again.record == card
+    assert torch.equal(again(noisy), result.model(noisy))
+    if name == "gs":
+        assert isinstance(again, GradientStep)
+        assert again.lipschitz == card["validation"]["lipschitz"]
+
+
+def test_it_starts_from_the_seed_and_goes_on_with_the_same_images_only(
+    folder: Path, tmp_path: Path
+) -> None:
+    images = ImageDomain(folder, 8, split="train", channels=1)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = train(PRESETS["lpn"], images, tmp_path / "a").model
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    second = train(PRESETS["lpn"], images, tmp_path / "b").model
+    x = torch.rand(2, 1, 8, 8)
+    assert torch.equal(first(x), second(x))
+    others = ImageDomain(folder, 8, split="test", channels=1)
+    with pytest.raises(CheckpointError, match=r"other settings \(data\)"):
+        train(PRESETS["lpn"], others, tmp_path / "a")
+
+
+def test_what_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="size=8"):
+        train(PRESETS["lpn"], ImageDomain(folder, 4, channels=1), tmp_path)
+    with pytest.raises(InputError, match="channels=1"):
+        train(PRESETS["lpn"], ImageDomain(folder, 8), tmp_path)
+    with pytest.raises(InputError, match="there are lpn-compact"):
+        train("lpn-tiny", ImageDomain(folder, 8, channels=1), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_bar_tells_rate_and_loss() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    with bar(5, "train", Console(file=out, force_terminal=True, width=120)) as on_step:
+        for step in range(5):
+            on_step(step + 1, 0.125)
+    assert "5/5" in out.getvalue()
+    assert "loss 0.125" in out.getvalue()
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped_models_have_a_card(name: str) -> None:
+    card = load(name).record
+    for entry in ("source", "licence", "data", "settings", "minutes", "versions"):
+        assert entry in card, entry
+    validation = card["validation"]
+    assert set(validation["denoising"]) == {"0.05", "0.025", "0.1"}
+    assert set(validation["reconstruction"]) == {"deblurring", "super-resolution"}
+    assert 0 < validation["lipschitz"] < (1 if name.startswith("gs") else 5)
