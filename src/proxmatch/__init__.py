@@ -34,6 +34,13 @@ _HOME = {
     "adapt": "learning",
     "adaptation_settings": "learning",
     "train": "learning",
+    "Aligned": "transforms",
+    "Relaxed": "transforms",
+    "Symmetrized": "transforms",
+    "align": "transforms",
+    "relax": "transforms",
+    "Certificate": "theory",
+    "certify": "theory",
 }
 
 if TYPE_CHECKING:
@@ -59,10 +66,14 @@ if TYPE_CHECKING:
     )
     from proxmatch.pnp import PnPResult, pnp_pgd
     from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+    from proxmatch.theory import Certificate, certify
+    from proxmatch.transforms import Aligned, Relaxed, Symmetrized, align, relax
 
 __all__ = [
     "LPN",
     "AdaptationResult",
+    "Aligned",
+    "Certificate",
     "GradientStep",
     "GradientStepConfig",
     "ImageDomain",
@@ -70,9 +81,13 @@ __all__ = [
     "PnPResult",
     "Problem",
     "ProximalDenoiser",
+    "Relaxed",
+    "Symmetrized",
     "TrainingSettings",
     "adapt",
     "adaptation_settings",
+    "align",
+    "certify",
     "embedded",
     "few_shot",
     "gaussian_deblurring",
@@ -80,6 +95,7 @@ __all__ = [
     "lipschitz",
     "load",
     "pnp_pgd",
+    "relax",
     "save",
     "shipped",
     "super_resolution",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from functools import cache
 
 import torch
 
+from proxmatch.baselines import Wiener
 from proxmatch.denoisers import (
     LPN,
     GradientStep,
@@ -14,6 +17,7 @@ from proxmatch.denoisers import (
     ProximalDenoiser,
     lipschitz,
 )
+from proxmatch.transforms import Aligned, Relaxed, Symmetrized
 
 
 def _lpn(**changes: object) -> LPN:
@@ -38,6 +42,21 @@ def _contractive(config: GradientStepConfig) -> GradientStep:
     return model
 
 
+def _small() -> LPN:
+    return _lpn(size=4, unshuffle=1)
+
+
+def _aligned(inner: ProximalDenoiser) -> Aligned:
+    return Aligned(inner, 0.5, [[0.6, -0.8], [0.8, 0.6]], mean=[0.3, 0.6], centre=[0.7, 0.5])
+
+
+@cache
+def _one_gs() -> GradientStep:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return _contractive(GradientStepConfig(channels=2, widths=(4, 5)))
+
+
 DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
     "lpn": _lpn,
     "lpn-last-tap": lambda: _lpn(taps="last", unshuffle=1, strides=(2, 1, 2), centre=0.0),
@@ -46,10 +65,22 @@ DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
     "lpn-by-patches": lambda: _lpn(size=4, unshuffle=1, tile_batch=3),
     "gs": lambda: _contractive(GradientStepConfig(channels=2, widths=(4, 5))),
     "gs-padded": lambda: _contractive(GradientStepConfig(channels=2, widths=(3, 4, 5))),
+    "lpn-aligned": lambda: _aligned(_small()),
+    "lpn-relaxed": lambda: Relaxed(_small(), 0.6),
+    "lpn-symmetrized": lambda: Symmetrized(_small()),
+    "lpn-chain": lambda: Relaxed(_aligned(Symmetrized(_small())), 0.3),
+    "wiener": lambda: Wiener.fit(torch.rand(2, 2, 9, 7).cumsum(2) / 9, 0.1),
+    "gs-chain": lambda: Symmetrized(_aligned(Relaxed(copy.deepcopy(_one_gs()), 0.7))),
 }
 
 #: Spatial size each one is tested at; by patches and padded where it does not fit the network.
-SIZES = {"lpn-by-patches": (6, 5), "lpn-any-size": (7, 10), "gs-padded": (7, 6)}
+SIZES = {
+    "lpn-by-patches": (6, 5),
+    "lpn-any-size": (7, 10),
+    "gs-padded": (7, 6),
+    "gs-chain": (4, 6),
+    **dict.fromkeys(("lpn-aligned", "lpn-relaxed", "lpn-symmetrized", "lpn-chain"), (4, 4)),
+}
 
 
 def size(name: str) -> tuple[int, int]:

@@ -160,12 +160,12 @@ def test_every_method_gets_the_same_budget(source: LPN) -> None:
     assert all(settings == told[0] for settings in told)
 
 
-@pytest.mark.filterwarnings("ignore::proxmatch.errors.AdaptationWarning")
 def test_proximal_matching_says_when_it_has_lost_its_gradient(source: LPN) -> None:
     from proxmatch.losses import Constant
 
     tiny = quick(source, loss="pm", gamma=Constant(gamma=1e-3), log_every=1)
-    assert adapt(source, few(5), settings=tiny, **QUICK).saturated == 1.0
+    with pytest.warns(AdaptationWarning, match="no gradient left at 100 %"):
+        assert adapt(source, few(5), settings=tiny, **QUICK).saturated == 1.0
     wide = quick(source, loss="pm", gamma=Constant(gamma=0.5), log_every=1)
     assert adapt(source, few(5), settings=wide, **QUICK).saturated == 0.0
 

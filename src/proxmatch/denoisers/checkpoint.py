@@ -3,16 +3,20 @@
 A checkpoint is a folder with ``model.safetensors`` and ``config.json``. Nothing in it is ever
 unpickled. Loading checks that names, shapes and dtypes are those the configuration asks for, that
 every number is finite, and that an LPN is convex.
+
+A transformed denoiser (:mod:`proxmatch.transforms`) is stored as the weights of the one at its
+heart and, in the configuration, the transforms around it from the inside out. That is format
+version 2; what has no transforms is written as version 1, which older readers know.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import safetensors
 import safetensors.torch
@@ -27,15 +31,35 @@ from proxmatch.errors import (
     CheckpointError,
     ConvexityError,
     FutureFormatError,
+    InputError,
     UnsafeCheckpointError,
 )
 from proxmatch.files import write_together
 
-FORMAT_VERSION = 1
+if TYPE_CHECKING:
+    from proxmatch.baselines import Wiener, WienerConfig
+
+FORMAT_VERSION = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 PRECISIONS = {torch.float32, torch.float64}
 
-Family = Literal["lpn", "gradient-step"]
+Family = Literal["lpn", "gradient-step", "wiener"]
+
+
+class Transform(BaseModel):
+    """One transform of ``config.json``.
+
+    Attributes:
+        kind: its name in :data:`proxmatch.transforms.TRANSFORMS`.
+        settings: its arguments.
+        record: how it was chosen.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: str
+    settings: dict[str, Any]
+    record: dict[str, Any] = {}
 
 
 class Checkpoint(BaseModel):
@@ -44,10 +68,12 @@ class Checkpoint(BaseModel):
     Attributes:
         format: always ``proxmatch``.
         version: of the format.
-        family: ``lpn`` or ``gradient-step``.
-        architecture: fields of :class:`LPNConfig` or :class:`GradientStepConfig`.
+        family: ``lpn``, ``gradient-step`` or ``wiener``.
+        architecture: fields of :class:`LPNConfig`, :class:`GradientStepConfig` or
+            :class:`~proxmatch.baselines.WienerConfig`.
         weights: SHA-256 of the weights file, so that the two files cannot be mixed up.
         record: how the weights came about: data, settings, versions, results.
+        transforms: what is done to the denoiser, the first one first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -58,6 +84,7 @@ class Checkpoint(BaseModel):
     architecture: dict[str, Any]
     weights: str
     record: dict[str, Any] = {}
+    transforms: list[Transform] = Field([], max_length=64)
 
 
 def save(model: ProximalDenoiser, folder: str | Path) -> Path:
@@ -67,15 +94,19 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
     they are loaded.
 
     Args:
-        model: an :class:`LPN` or a :class:`GradientStep`.
+        model: an :class:`LPN` or a :class:`GradientStep`, with any transforms around it.
         folder: made if it does not exist; an earlier checkpoint in it is replaced.
     """
+    model, transforms = _unwrapped(model)
     if isinstance(model, LPN):
         family: Family = "lpn"
         changes = {"sigma": model.sigma}
     elif isinstance(model, GradientStep):
         family = "gradient-step"
         changes = {"sigma": model.sigma, "lipschitz": model.lipschitz}
+    elif isinstance(model, _wiener()[0]):
+        family = "wiener"
+        changes = {"sigma": model.sigma}
     else:
         raise CheckpointError(f"{type(model).__name__} is no family that can be saved")
     try:
@@ -89,14 +120,17 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
     content = safetensors.torch.save(state)
     config = Checkpoint(
         format="proxmatch",
-        version=FORMAT_VERSION,
+        version=2 if transforms else 1,
         family=family,
         architecture=architecture.model_dump(mode="json"),
         weights=hashlib.sha256(content).hexdigest(),
         record=model.record,
+        transforms=transforms,
     )
+    hidden = None if transforms else {"transforms"}
     try:
-        text = json.dumps(config.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
+        content_of = config.model_dump(mode="json", exclude=hidden)
+        text = json.dumps(content_of, indent=2, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"the record of the model holds what JSON cannot: {error}") from error
     folder = Path(folder)
@@ -124,6 +158,7 @@ def load(
         state = _read_weights(folder / WEIGHTS, config.weights)
         model = build(_architecture(config, folder / CONFIG), state, str(folder / WEIGHTS))
     model.record = config.record
+    model = _wrapped(model, config.transforms, folder / CONFIG)
     model.to(device=device, dtype=dtype).eval()
     return model
 
@@ -137,7 +172,7 @@ def shipped() -> list[str]:
 
 
 def build(
-    config: LPNConfig | GradientStepConfig, state: dict[str, Tensor], origin: str
+    config: LPNConfig | GradientStepConfig | WienerConfig, state: dict[str, Tensor], origin: str
 ) -> ProximalDenoiser:
     """A denoiser with given weights, after checking names, shapes, finiteness and convexity.
 
@@ -146,10 +181,11 @@ def build(
         state: weights by parameter name; half precision becomes float32.
         origin: where they come from, for the error messages.
     """
-    family = LPN if isinstance(config, LPNConfig) else GradientStep
+    family: Any = {LPNConfig: LPN, GradientStepConfig: GradientStep}.get(type(config))
+    family = family or _wiener()[0]
     try:
         with torch.device("meta"):  # nothing is allocated, or drawn, before it is known to fit
-            model: ProximalDenoiser = family(config)  # type: ignore[arg-type]
+            model: ProximalDenoiser = family(config)
     except RuntimeError as error:
         raise CheckpointError(f"{origin} does not fit its configuration: {error}") from error
     wanted = model.state_dict()
@@ -183,9 +219,44 @@ def build(
                 "if they were trained with clipping, clip them at zero and save again"
             )
     model.load_state_dict(state, assign=True)
-    for parameter in model.parameters():
-        parameter.requires_grad_()
     return model.to(memory_format=torch.channels_last) if family is GradientStep else model
+
+
+def _wiener() -> tuple[type[Wiener], type[WienerConfig]]:
+    from proxmatch.baselines import Wiener, WienerConfig  # they build on this package
+
+    return Wiener, WienerConfig
+
+
+def _unwrapped(model: ProximalDenoiser) -> tuple[ProximalDenoiser, list[Transform]]:
+    """The denoiser at the heart of a chain of transforms, and these from the inside out."""
+    from proxmatch.transforms import Transformed  # they build on this package
+
+    found: list[Transform] = []
+    while isinstance(model, Transformed):
+        found.append(Transform(kind=model.kind, settings=model.settings, record=model.record))
+        model = model.inner
+    return model, found[::-1]
+
+
+def _wrapped(
+    model: ProximalDenoiser, transforms: Sequence[Transform], path: Path
+) -> ProximalDenoiser:
+    """The opposite of :func:`_unwrapped`."""
+    from proxmatch.transforms import TRANSFORMS
+
+    for number, transform in enumerate(transforms):
+        where = f"{path}: transform {number + 1}"
+        if transform.kind not in TRANSFORMS:
+            raise CheckpointError(
+                f"{where}: no transform {transform.kind!r}; there are {', '.join(TRANSFORMS)}"
+            )
+        try:
+            model = TRANSFORMS[transform.kind](model, **transform.settings)
+        except (InputError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{where}, {transform.kind}: {error}") from error
+        model.record = transform.record
+    return model
 
 
 def _find(source: str | Path) -> Path:
@@ -228,10 +299,14 @@ def _read_config(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: {explain(error)}") from error
 
 
-def _architecture(config: Checkpoint, path: Path) -> LPNConfig | GradientStepConfig:
-    layout = LPNConfig if config.family == "lpn" else GradientStepConfig
+def _architecture(config: Checkpoint, path: Path) -> LPNConfig | GradientStepConfig | WienerConfig:
+    layout: Any = {"lpn": LPNConfig, "gradient-step": GradientStepConfig}.get(config.family)
+    layout = layout or _wiener()[1]
     try:
-        return layout.model_validate(config.architecture)
+        valid: LPNConfig | GradientStepConfig | WienerConfig = layout.model_validate(
+            config.architecture
+        )
+        return valid
     except ValidationError as error:
         raise CheckpointError(f"{path}: architecture: {explain(error)}") from error
 

@@ -205,6 +205,13 @@ def adapt(
         },
     }
     saturated = sum(lost) / len(lost) if lost else None
+    if saturated is not None and saturated > 0.5:
+        warnings.warn(
+            f"proximal matching had no gradient left at {100 * saturated:.0f} % of the steps: "
+            "gamma is far below the error; take a larger one, or the schedule FromData",
+            AdaptationWarning,
+            stacklevel=2,
+        )
     return AdaptationResult(adapted, result.status, step, result.history, evidence, saturated)
 
 

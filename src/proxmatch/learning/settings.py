@@ -43,17 +43,17 @@ class Penalty(_Settings):
 
     Attributes:
         limit: L_max.
-        weight: lambda_con, beside a squared error per pixel. Two orders more, or no bound on the
+        weight: lambda_con, beside a squared error per pixel. Ten times more, or no bound on the
             gradient (``Optimiser.clip``), and the denoiser forgets how to denoise.
-        iterations: power iterations a step.
+        iterations: power iterations a step; fewer than 10 miss the worst directions of new images.
         shift: of the power iteration.
         begin: progress at which it sets in.
         restart: fraction of the rate with which the optimiser then starts a second cosine.
     """
 
-    limit: Positive = 0.9
-    weight: Positive = 0.1
-    iterations: int = Field(10, ge=1)
+    limit: Positive = 0.85
+    weight: Positive = 1.0
+    iterations: int = Field(15, ge=1)
     shift: float = 0.3
     begin: float = Field(0.0, ge=0, lt=1)
     restart: Positive = 0.25

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,11 +17,14 @@ from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
 from proxmatch.learning.settings import PRESETS, Preset, TrainingSettings
-from proxmatch.learning.sources import stream, windows
+from proxmatch.learning.sources import generator_of, stream, windows
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+from proxmatch.transforms import colour_statistics
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+COLOUR_SAMPLE = 512
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ def train(
     )
     model.record = {
         "data": domain.describe(),
+        "colours": colours(domain, settings.seed),
         "model": preset.model.model_dump(mode="json"),
         "crop": preset.size,
         "settings": settings.model_dump(mode="json"),
@@ -118,6 +122,12 @@ def default_problems(size: tuple[int, int], channels: int) -> list[Problem]:
         gaussian_deblurring(size, channels=channels),
         super_resolution(size, channels=channels),
     ]
+
+
+def colours(domain: ImageDomain, seed: int) -> dict[str, Any]:
+    """Mean and covariance of the training colours, which an alignment needs."""
+    sample = domain.sample(COLOUR_SAMPLE, generator_of(seed, "colours"))
+    return colour_statistics(sample).to_json()
 
 
 def versions() -> dict[str, str]:

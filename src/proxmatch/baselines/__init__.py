@@ -1,0 +1,15 @@
+"""What a learned prior has to beat: no denoiser, a linear filter, total variation."""
+
+from proxmatch.baselines.identity import Identity, no_denoiser
+from proxmatch.baselines.total_variation import TotalVariation, total_variation
+from proxmatch.baselines.wiener import Wiener, WienerConfig, wiener
+
+__all__ = [
+    "Identity",
+    "TotalVariation",
+    "Wiener",
+    "WienerConfig",
+    "no_denoiser",
+    "total_variation",
+    "wiener",
+]

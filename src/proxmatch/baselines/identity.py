@@ -1,0 +1,51 @@
+"""No denoiser: gradient steps on the data alone."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.problems import Problem
+from proxmatch.transforms.tuning import Tuned, tune
+
+
+class Identity(ProximalDenoiser):
+    """D = Id = grad |x|^2 / 2, the proximal map of R = 0.
+
+    Args:
+        channels: of the images.
+    """
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__(channels)
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """A copy of x."""
+        return self._check(x).clone()
+
+    def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """|x|^2 / 2, ``(B,)``."""
+        return self._check(x).square().flatten(1).sum(1) / 2
+
+    def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
+        """A copy of x, and v -> v."""
+        return self._check(x).detach().clone(), lambda v: v.detach().clone()
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1."""
+        return 1.0
+
+
+def no_denoiser(problem: Problem, images: Tensor, *, seed: int = 0) -> Tuned[Identity]:
+    """Gradient steps alone, and where to stop them.
+
+    Stopping early is all the regularisation there is: ``chosen.iteration`` steps did best on the
+    images, for ``pnp_pgd(..., iterations=...)``.
+
+    Args:
+        problem: what to reconstruct from.
+        images: of the problem's size, ``(N, C, H, W)``.
+        seed: of the simulated noise.
+    """
+    return tune(lambda _: Identity(problem.img_size[0]), (0.0,), problem, images, seed=seed)

@@ -1,0 +1,226 @@
+r"""The Wiener filter of a domain: the best linear denoiser, and a proximal map.
+
+Images are taken as Gaussian: independent along the principal axes of their colours (the rows of
+Q) and the frequencies of the cosine transform C, with the variance S. The best estimate of x from
+x + sigma n is then
+
+    D(x) = m + Q^T C^T G C Q (x - m),    G = S / (S + sigma^2) = sigmoid(log(S / sigma^2)),
+
+the gradient of h(x) = <x - m, D(x) - m> / 2 + <m, x>. J_D is symmetric with the eigenvalues G in
+(0, 1), so that D is the proximal map of
+
+    R(u) = 1/2 |(1 / G - 1)^{1/2} C Q (u - m)|^2 = sigma^2 / 2 |S^{-1/2} C Q (u - m)|^2.
+
+With PnP-PGD it minimises eta |A x - y|^2 / 2 + R: the exact posterior mean under that Gaussian
+where sigma^2 is eta times the variance of the noise in y.
+
+S is a function of the distance from frequency zero, given on a few knots, so that one image is
+enough to fit it and any size of images will do. The logarithm of S / sigma^2 is the parameter: G is
+in (0, 1) whatever it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor, nn
+
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.inverse import Inverse, _scale, default_tolerance
+from proxmatch.errors import InputError
+from proxmatch.metrics import norm
+from proxmatch.problems import Problem
+from proxmatch.transforms.align import ROUNDING
+from proxmatch.transforms.colours import colour_statistics
+from proxmatch.transforms.tuning import Tuned, tune
+
+#: Cycles per pixel at the first and the last knot; the frequencies of an image end at sqrt(1/2).
+LOWEST, HIGHEST = 2.0**-8, math.sqrt(0.5)
+#: What :func:`wiener` tries, from strong to weak.
+SIGMAS = (0.3, 0.2, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)
+
+
+class WienerConfig(BaseModel):
+    """What a Wiener filter does not learn.
+
+    Attributes:
+        mean: m, the mean colour, C numbers.
+        axes: Q, orthogonal, C rows of C numbers.
+        knots: number of frequencies the variances are given at, evenly spaced in log f.
+        sigma: noise level it was fitted for.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean: tuple[float, ...] = Field(min_length=1)
+    axes: tuple[tuple[float, ...], ...]
+    knots: int = Field(16, ge=2)
+    sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        c = len(self.mean)
+        if len(self.axes) != c or any(len(row) != c for row in self.axes):
+            raise ValueError(f"axes must be {c} rows of {c} numbers, as many as the mean has")
+        axes = torch.tensor(self.axes, dtype=torch.float64)
+        if not bool(((axes @ axes.T - torch.eye(c)).abs() <= 1e-12).all()):
+            raise ValueError("axes must be orthogonal")
+        return self
+
+
+class Wiener(ProximalDenoiser):
+    """A Wiener filter, isotropic, for images of any size.
+
+    Args:
+        config: mean, colour axes and number of knots.
+
+    Attributes:
+        log_snr: log(S / sigma^2) of each colour axis at each knot, ``(C, knots)``.
+    """
+
+    def __init__(self, config: WienerConfig) -> None:
+        super().__init__(len(config.mean), config.sigma)
+        self.config = config
+        self.log_snr = nn.Parameter(torch.zeros(self.channels, config.knots))
+
+    @classmethod
+    def fit(cls, images: Tensor, sigma: float, knots: int = 16) -> Wiener:
+        """The filter of given images at a noise level.
+
+        Args:
+            images: ``(N, C, H, W)``, N >= 1.
+            sigma: standard deviation of the noise it shall remove.
+            knots: number of frequencies the variances are given at.
+        """
+        if not 0 < sigma < math.inf:
+            raise InputError(f"sigma must be positive and finite, got {sigma}")
+        colours = colour_statistics(images)
+        axes = torch.linalg.eigh(colours.covariance)[1].T
+        model: Wiener = cls(
+            WienerConfig(mean=colours.mean.tolist(), axes=axes.tolist(), knots=knots, sigma=sigma)
+        ).to(images)
+        with torch.no_grad():
+            power = model._analyse(images.detach() - model._mean(images)).square().mean(0)
+            lower, part = _knots(*images.shape[-2:], knots)
+            lower, part = lower.flatten()[1:], part.flatten()[1:]  # without the mean of an image
+            power = power.double().cpu().flatten(1)[:, 1:]
+            total = torch.zeros(len(power), knots, dtype=torch.float64)
+            weight = torch.zeros(knots, dtype=torch.float64)
+            for index, share in ((lower, 1 - part), (lower + 1, part)):
+                total.index_add_(1, index, share * power)
+                weight.index_add_(0, index, share)
+            seen = (weight > 1e-6).nonzero().flatten()
+            if not len(seen):
+                raise InputError("an image of one pixel has no spectrum; give larger images")
+            # Knots below the lowest frequency of the images take the variance of the first above.
+            nearest = seen[torch.searchsorted(seen, torch.arange(knots)).clamp_max(len(seen) - 1)]
+            variance = (total / weight.clamp_min(1e-6))[:, nearest].clamp_min(ROUNDING)
+            model.log_snr.copy_((variance / sigma**2).log())
+        model.eval()
+        return model
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D(x) = m + Q^T C^T G C Q (x - m), the shape of x; the noise level is not used."""
+        mean = self._mean(self._check(x))
+        return mean + self._filter(x - mean, self._gain(x))
+
+    def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """<x - m, D(x) - m> / 2 + <m, x>, ``(B,)``."""
+        mean = self._mean(self._check(x))
+        centred = x - mean
+        half = self._filter(centred, self._gain(x)) / 2
+        return (centred * half + mean * x).flatten(1).sum(1)
+
+    def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
+        """D(x) and v -> Q^T C^T G C Q v, the same at every x."""
+        with torch.no_grad():
+            gain = self._gain(self._check(x))
+            return self.forward(x.detach()), lambda v: self._filter(v.detach(), gain)
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1 / min G, with the minimum over all frequencies of images of any size."""
+        return 1 / float(self.log_snr.detach().double().min().sigmoid())
+
+    @torch.no_grad()
+    def inverse(
+        self,
+        u: Tensor,
+        sigma: float | Tensor | None = None,
+        *,
+        initial: Tensor | None = None,
+        tolerance: float | None = None,
+        max_iterations: int = 200,
+    ) -> Inverse:
+        """D^{-1}(u) = m + Q^T C^T G^{-1} C Q (u - m), by this formula whatever the arguments."""
+        u, _ = self._inverse_arguments(u, initial)
+        tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
+        mean = self._mean(u)
+        z = mean + self._filter(u - mean, 1 / self._gain(u))
+        residual = norm(self.forward(z) - u) / _scale(u)
+        once = torch.ones_like(residual, dtype=torch.long)
+        return Inverse(z, residual, once, residual <= tolerance)
+
+    def _gain(self, x: Tensor) -> Tensor:
+        """G, ``(C, H, W)``: log S is interpolated between the knots."""
+        lower, part = _knots(*x.shape[-2:], self.config.knots)
+        lower, part = lower.to(x.device), part.to(x)
+        values = self.log_snr[:, lower] * (1 - part) + self.log_snr[:, lower + 1] * part
+        return values.sigmoid()
+
+    def _filter(self, x: Tensor, gain: Tensor) -> Tensor:
+        coefficients = gain * self._analyse(x)
+        rows, cols = (_cosines(n).to(x) for n in x.shape[-2:])
+        return torch.einsum("ji,bjhw->bihw", self._axes(x), rows.T @ coefficients @ cols)
+
+    def _analyse(self, x: Tensor) -> Tensor:
+        """C Q x: coefficients along the colour axes at the frequencies, the shape of x."""
+        rows, cols = (_cosines(n).to(x) for n in x.shape[-2:])
+        return rows @ torch.einsum("ij,bjhw->bihw", self._axes(x), x) @ cols.T
+
+    def _axes(self, x: Tensor) -> Tensor:
+        return torch.tensor(self.config.axes, dtype=x.dtype, device=x.device)
+
+    def _mean(self, x: Tensor) -> Tensor:
+        return torch.tensor(self.config.mean, dtype=x.dtype, device=x.device)[:, None, None]
+
+
+def wiener(
+    problem: Problem, images: Tensor, *, sigmas: Sequence[float] = SIGMAS, seed: int = 0
+) -> Tuned[Wiener]:
+    """The Wiener filter of given images, with sigma chosen for a problem by simulating it on them.
+
+    Args:
+        problem: what to reconstruct from.
+        images: of the problem's size, ``(N, C, H, W)``.
+        sigmas: values to try, in order.
+        seed: of the simulated noise.
+    """
+    return tune(lambda sigma: Wiener.fit(images, sigma), sigmas, problem, images, seed=seed)
+
+
+@cache
+def _cosines(n: int) -> Tensor:
+    """The orthonormal cosine transform (DCT-II), ``(n, n)``, float64.
+
+    deepinv's ``dct`` is normalised in float32, so that its inverse is not its transpose to more.
+    """
+    k, i = torch.arange(n, dtype=torch.float64)[:, None], torch.arange(n, dtype=torch.float64)
+    matrix = (torch.pi / n * (i + 0.5) * k).cos() * math.sqrt(2 / n)
+    matrix[0] /= math.sqrt(2)
+    return matrix
+
+
+@cache
+def _knots(height: int, width: int, knots: int) -> tuple[Tensor, Tensor]:
+    """Between which knots each frequency lies, and how far from the lower one: ``(H, W)`` each."""
+    rows, cols = (torch.arange(n, dtype=torch.float64) / (2 * n) for n in (height, width))
+    frequency = (rows[:, None].square() + cols.square()).sqrt().clamp_min(LOWEST)
+    place = (frequency / LOWEST).log() / math.log(HIGHEST / LOWEST) * (knots - 1)
+    lower = place.long().clamp(max=knots - 2)
+    return lower, place - lower

@@ -1,0 +1,32 @@
+"""Changes of a proximal denoiser that leave it one, exactly, and need no training."""
+
+from proxmatch.transforms.align import align
+from proxmatch.transforms.aligned import Aligned
+from proxmatch.transforms.base import Transformed
+from proxmatch.transforms.colours import ColourStatistics, colour_statistics, colours_of
+from proxmatch.transforms.measured_colours import statistics_from_measurements
+from proxmatch.transforms.relax import relax, relax_from_measurements
+from proxmatch.transforms.relaxed import Relaxed
+from proxmatch.transforms.symmetrized import Symmetrized
+from proxmatch.transforms.tuning import Trial, Tuned, tune
+
+#: By the names checkpoints know them under.
+TRANSFORMS: dict[str, type[Transformed]] = {t.kind: t for t in (Aligned, Relaxed, Symmetrized)}
+
+__all__ = [
+    "TRANSFORMS",
+    "Aligned",
+    "ColourStatistics",
+    "Relaxed",
+    "Symmetrized",
+    "Transformed",
+    "Trial",
+    "Tuned",
+    "align",
+    "colour_statistics",
+    "colours_of",
+    "relax",
+    "relax_from_measurements",
+    "statistics_from_measurements",
+    "tune",
+]

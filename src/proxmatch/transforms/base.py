@@ -1,0 +1,84 @@
+"""What every transform of a proximal denoiser shares.
+
+A transform takes a denoiser D = grad h and makes another one, whose potential is known exactly
+from h: what held for D (a convex potential, an inverse, a regulariser, a smoothness constant)
+holds for it, and transforms compose in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers.gradient_step import GradientStep
+from proxmatch.errors import InputError, NotContractiveError
+
+
+class Transformed(ProximalDenoiser):
+    """A proximal denoiser made of another one, which it holds and does not copy.
+
+    Args:
+        inner: D.
+
+    Attributes:
+        inner: D.
+        record: how the transform was chosen; D keeps its own record.
+    """
+
+    #: What a checkpoint calls it.
+    kind: ClassVar[str]
+
+    def __init__(self, inner: ProximalDenoiser) -> None:
+        if not isinstance(inner, ProximalDenoiser):
+            raise InputError(
+                f"a transform takes a ProximalDenoiser, got {type(inner).__name__}; of any other "
+                "denoiser no potential is known"
+            )
+        super().__init__(inner.channels)
+        self.inner = inner
+        self.always_convex = inner.always_convex
+        self.train(inner.training)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of the constructor after ``inner``, as JSON values."""
+        raise NotImplementedError
+
+    # The noise level is D's own, so that a change of it reaches the network that reads it.
+    @property
+    def sigma(self) -> float | None:
+        """Noise level the denoiser is made for, in units of the image."""
+        return self.inner.sigma
+
+    @sigma.setter
+    def sigma(self, sigma: float | None) -> None:
+        if "inner" in self._modules:  # not before it is there: the base class sets None first
+            self.inner.sigma = sigma
+
+    @property
+    def convexity(self) -> float:
+        """A lower bound mu of the eigenvalues of J, so that h is mu-strongly convex if mu > 0.
+
+        D's own, as it is unless a transform says otherwise: alpha of an LPN, 1 - L of a
+        gradient-step denoiser, which is negative where that one is no proximal map.
+        """
+        if isinstance(self.inner, Transformed):
+            return self.inner.convexity
+        if isinstance(self.inner, GradientStep) and self.inner.lipschitz is not None:
+            return 1 - self.inner.lipschitz
+        return 1 / self.inner.smoothness
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1 / mu, with mu the :attr:`convexity`."""
+        mu = self.convexity
+        if not mu > 0:
+            raise NotContractiveError(
+                f"the eigenvalues of J are only known to be above {mu:.3f}: this is not known to "
+                "be a proximal map and L_H does not exist; relax it further, or adapt the denoiser "
+                "with the contractivity penalty"
+            )
+        return 1 / mu
+
+    def _why(self) -> str:
+        return self.inner._why()

@@ -1,0 +1,121 @@
+"""Choosing a strength: against trying them all by hand."""
+
+from __future__ import annotations
+
+import json
+
+import deepinv as dinv
+import pytest
+import torch
+from torch import Tensor
+
+from proxmatch.baselines import Wiener
+from proxmatch.data import embedded
+from proxmatch.errors import InputError
+from proxmatch.metrics import psnr
+from proxmatch.pnp import pnp_pgd
+from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+from proxmatch.transforms import Relaxed, relax, relax_from_measurements, tune
+from proxmatch.transforms.relax import halved
+from proxmatch.transforms.tuning import PATIENCE
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return embedded("photographs", 32).adaptation[3:9]
+
+
+def too_strong(images: Tensor) -> Wiener:
+    """A filter for far more noise than there is, so that the best t is inside the grid."""
+    return Wiener.fit(images, 0.3)
+
+
+def test_the_choice_is_that_of_trying_all_by_hand(images: Tensor) -> None:
+    problem, model = gaussian_deblurring(32), too_strong(images)
+    grid = (1.0, 0.5, 0.2, 0.05, 0.02)
+    found = relax(model, problem, images, strengths=grid)
+    y = problem.measure(images)
+    by_hand = []
+    for t in grid:
+        x = problem.initial(y)
+        for _ in range(problem.iterations):
+            z = x - problem.eta * problem.gradient(x, y)
+            x = t * model(z).detach() + (1 - t) * z
+        by_hand.append(float(psnr(x, images).mean()))
+    best = max(range(len(grid)), key=by_hand.__getitem__)
+    assert 0 < best < len(grid) - 1  # otherwise the test shows nothing
+    assert found.chosen.strength == found.denoiser.t == grid[best]
+    tried = [trial.psnr for trial in found.table]
+    assert tried == pytest.approx(by_hand[: len(tried)], abs=1e-3)
+    run = pnp_pgd(y, problem, found.denoiser, truth=images)
+    assert run.psnr is not None
+    assert found.chosen.psnr == pytest.approx(float(run.psnr[:, -1].mean()), abs=1e-4)
+    assert found.chosen.best == pytest.approx(float(run.psnr.mean(0).max()), abs=1e-4)
+    assert found.chosen.iteration == int(run.psnr.mean(0).argmax())
+
+
+def test_the_record_holds_what_was_tried(images: Tensor) -> None:
+    model = too_strong(images)
+    found = relax(model, gaussian_deblurring(32), images, strengths=(0.3, 0.1), iterations=3)
+    record = json.loads(json.dumps(found.denoiser.record))
+    assert record["problem"] == "deblurring"
+    assert record["images"] == 6
+    assert record["strength"] == found.denoiser.t
+    assert [trial["strength"] for trial in record["trials"]] == [1.0, 0.3, 0.1]
+    assert isinstance(found.denoiser, Relaxed)
+    assert found.denoiser.inner is model
+    assert model.record == {}
+
+
+def test_the_search_ends_after_the_peak(images: Tensor) -> None:
+    """D(z) = s z leaves s x_0 after one step of zero data: best at s = 1."""
+    physics = dinv.physics.Denoising(dinv.physics.ZeroNoise())
+    problem = Problem.from_physics(physics, (3, 32, 32), iterations=1)
+    made = []
+
+    def make(strength: float):  # type: ignore[no-untyped-def]
+        made.append(strength)
+        return lambda z, _: strength * z
+
+    strengths = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
+    found = tune(make, strengths, problem, images)
+    assert found.chosen.strength == 1.0
+    assert made == list(strengths[: 3 + PATIENCE])
+    assert [trial.strength for trial in found.table] == made
+    with pytest.raises(InputError, match="no strength"):
+        tune(make, (), problem, images)
+
+
+def test_a_strength_that_diverges_loses_quietly(images: Tensor) -> None:
+    found = tune(lambda s: lambda z, _: s * z, (50.0, 0.99), gaussian_deblurring(32), images)
+    assert found.chosen.strength == 0.99
+    assert found.table[0].psnr < 10
+
+
+@pytest.mark.parametrize("kind", ["deblurring", "super-resolution"])
+def test_measurements_are_enough_to_choose(kind: str, images: Tensor) -> None:
+    """Within 0.2 dB, on the true images, of the best t there is."""
+    if kind == "deblurring":
+        problem = gaussian_deblurring(32)
+    else:
+        problem = super_resolution(32, noise=0.02, kernel_size=15)
+    model = too_strong(images)
+    y = problem.measure(images)
+    blind = relax_from_measurements(model, problem, y)
+    table = {trial.strength: trial.psnr for trial in relax(model, problem, images).table}
+    run = pnp_pgd(y, problem, blind.denoiser)
+    assert float(psnr(run.reconstruction, images).mean()) > max(table.values()) - 0.2
+    assert table[1.0] < max(table.values()) - 0.4  # otherwise any choice would do
+    assert blind.denoiser.record["measurements"] == 6
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 6), (7, 9), (2, 3)])
+def test_halved_images_are_mirrored_means(height: int, width: int) -> None:
+    x = torch.rand(2, 3, height, width)
+    out = halved(x)
+    assert out.shape == x.shape
+    h, w = height // 2, width // 2
+    blocks = x[..., : 2 * h, : 2 * w].reshape(2, 3, h, 2, w, 2).mean((3, 5))
+    assert torch.allclose(out[..., :h, :w], blocks, atol=1e-6)
+    assert torch.equal(out[..., h : 2 * h, :w], out[..., :h, :w].flip(-2))
+    assert torch.equal(out[..., :h, w : 2 * w], out[..., :h, :w].flip(-1))
