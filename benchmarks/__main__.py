@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import lpn, pnp
+from benchmarks import lpn, pnp, theory
 from benchmarks.race import race
 from proxmatch.problems import gaussian_deblurring, super_resolution
 
@@ -66,6 +66,12 @@ def main() -> None:
             table.add_row(problem.name, model, what, f"{seconds:.2f}", f"{ratio:.3f}", bound)
     console.print("its own calls: those of the denoiser and of A^T A in the same run")
     console.print(table)
+
+    found = theory.inversion()
+    console.print(
+        f"inverse against fmin_cg: {found.ratios[0]:.1f} x, float32 first {found.ratios[1]:.1f} x "
+        "(bound 10)"
+    )
 
 
 if __name__ == "__main__":

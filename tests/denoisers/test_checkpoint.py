@@ -132,7 +132,7 @@ def test_weights_are_checked(checkpoint: Path) -> None:
     ("changes", "error", "message"),
     [
         ({"version": 99}, FutureFormatError, "upgrade proxmatch"),
-        ({"version": 2.0}, FutureFormatError, "upgrade proxmatch"),
+        ({"version": 3.0}, FutureFormatError, "upgrade proxmatch"),
         ({"version": "2"}, CheckpointError, "version"),
         ({"version": True}, CheckpointError, "version"),
         ({"version": -3}, CheckpointError, "version"),
