@@ -160,6 +160,7 @@ def test_every_method_gets_the_same_budget(source: LPN) -> None:
     assert all(settings == told[0] for settings in told)
 
 
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.AdaptationWarning")  # nothing better, too
 def test_proximal_matching_says_when_it_has_lost_its_gradient(source: LPN) -> None:
     from proxmatch.losses import Constant
 
