@@ -5,9 +5,14 @@ r"""Alignment chosen from a few images: D'(x) = U^T (D(s U (x - m) + c) - c) / s
   maximises tr(U^T C_source^{1/2} C_target^{1/2}): among all rotations of the colours of the target
   it brings their standard deviations nearest to those of the source (orthogonal Procrustes).
 - s is 0.5 unless given. No statistics give it: images of the same contrast as in the training would
-  ask for sqrt(tr C_source / tr C_target), but a denoiser out of its domain does better on flatter
-  images, on which it is closer to linear, and at a higher noise level. Measured on faces with
-  denoisers trained on histology, 0.3 to 0.5 are alike and 0.7 is worse.
+  ask for sqrt(tr C_source / tr C_target), but an LPN out of its domain does better on flatter
+  images, on which it is closer to linear. On 12 validation faces, one face to align to, deblurring
+  and super-resolution at t = 1, an LPN trained on histology reaches
+
+      s      0.2           0.3           0.5           0.7           1
+      dB     24.1 / 21.5   24.6 / 21.9   23.8 / 21.2   23.7 / 21.2   11.9 / 8.6
+
+  and a gradient-step denoiser the same within 0.3 dB for all of these.
 """
 
 from __future__ import annotations
