@@ -68,6 +68,10 @@ class AdaptationWarning(ProxmatchWarning):
     """An adaptation made a denoiser worse, or found nothing better."""
 
 
+class DegenerateStatisticsWarning(ProxmatchWarning):
+    """Images vary too little for their colours to determine an alignment."""
+
+
 class SkippedFilesWarning(ProxmatchWarning):
     """Files of a folder of images were left out.
 

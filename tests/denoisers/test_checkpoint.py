@@ -133,6 +133,7 @@ def test_weights_are_checked(checkpoint: Path) -> None:
     [
         ({"version": 99}, FutureFormatError, "upgrade proxmatch"),
         ({"version": 3.0}, FutureFormatError, "upgrade proxmatch"),
+        ({"version": 2.5}, FutureFormatError, "upgrade proxmatch"),
         ({"version": "2"}, CheckpointError, "version"),
         ({"version": True}, CheckpointError, "version"),
         ({"version": -3}, CheckpointError, "version"),

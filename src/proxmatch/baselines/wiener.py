@@ -31,9 +31,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
-from proxmatch.denoisers.inverse import Inverse, _scale, default_tolerance
+from proxmatch.denoisers.inverse import Inverse, by_formula
 from proxmatch.errors import InputError
-from proxmatch.metrics import norm
 from proxmatch.problems import Problem
 from proxmatch.transforms.align import ROUNDING
 from proxmatch.transforms.colours import colour_statistics
@@ -148,23 +147,18 @@ class Wiener(ProximalDenoiser):
         return 1 / float(self.log_snr.detach().double().min().sigmoid())
 
     @torch.no_grad()
-    def inverse(
+    def _solve(
         self,
         u: Tensor,
-        sigma: float | Tensor | None = None,
-        *,
-        initial: Tensor | None = None,
-        tolerance: float | None = None,
-        max_iterations: int = 200,
+        sigma: float | Tensor | None,
+        start: Tensor,
+        tolerance: float,
+        max_iterations: int,
     ) -> Inverse:
-        """D^{-1}(u) = m + Q^T C^T G^{-1} C Q (u - m), by this formula whatever the arguments."""
-        u, _ = self._inverse_arguments(u, initial)
-        tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
+        """D^{-1}(u) = m + Q^T C^T G^{-1} C Q (u - m), whatever the start."""
         mean = self._mean(u)
         z = mean + self._filter(u - mean, 1 / self._gain(u))
-        residual = norm(self.forward(z) - u) / _scale(u)
-        once = torch.ones_like(residual, dtype=torch.long)
-        return Inverse(z, residual, once, residual <= tolerance)
+        return by_formula(z, self.forward(z), u, tolerance)
 
     def _gain(self, x: Tensor) -> Tensor:
         """G, ``(C, H, W)``: log S is interpolated between the knots."""

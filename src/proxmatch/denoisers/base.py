@@ -103,6 +103,17 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         """
         u, start = self._inverse_arguments(u, initial)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
+        return self._solve(u, sigma, start, tolerance, max_iterations)
+
+    def _solve(
+        self,
+        u: Tensor,
+        sigma: float | Tensor | None,
+        start: Tensor,
+        tolerance: float,
+        max_iterations: int,
+    ) -> Inverse:
+        """D(z) = u for arguments that have been checked; a denoiser that knows better overrides."""
         first = anderson(lambda z: self.forward(z, sigma), u, start, tolerance, max_iterations)
         if bool(first.converged.all()) or not self.always_convex:
             return first

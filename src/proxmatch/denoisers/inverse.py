@@ -36,9 +36,22 @@ def default_tolerance(dtype: torch.dtype) -> float:
     return 1e-10 if dtype == torch.float64 else 1e-5
 
 
-def _scale(u: Tensor) -> Tensor:
-    """What residuals are measured against, ``(B,)``."""
+def residual_scale(u: Tensor) -> Tensor:
+    """What residuals are measured against, ``(B,)``: see :class:`Inverse`."""
     return norm(u).clamp_min(0.1 * math.sqrt(u[0].numel()))
+
+
+def by_formula(z: Tensor, value: Tensor, u: Tensor, tolerance: float) -> Inverse:
+    """An inverse that a formula gave, with its residual measured.
+
+    Args:
+        z: what the formula says, ``(B, C, H, W)``.
+        value: D(z).
+        u: what D(z) should be.
+        tolerance: on the relative residual.
+    """
+    residual = norm(value - u) / residual_scale(u)
+    return Inverse(z, residual, torch.ones_like(residual).long(), residual <= tolerance)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
@@ -110,7 +123,7 @@ def newton_cg(
         max_iterations: bound on the number of Newton steps.
         max_cg: bound on the products in one step.
     """
-    scale = _scale(u)
+    scale = residual_scale(u)
     z = start.clone()
     dz, jacobian = linearize(z)
     residual = norm(dz - u) / scale
@@ -168,7 +181,7 @@ def anderson(
         max_iterations: bound on the evaluations of D.
         memory: how many earlier residuals are combined.
     """
-    scale = _scale(u)
+    scale = residual_scale(u)
     z = start.clone()
     best, best_residual = z, torch.full_like(scale, torch.inf)
     iterations = torch.zeros_like(scale, dtype=torch.long)

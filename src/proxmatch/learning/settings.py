@@ -43,8 +43,8 @@ class Penalty(_Settings):
 
     Attributes:
         limit: L_max.
-        weight: lambda_con, beside a squared error per pixel. Ten times more, or no bound on the
-            gradient (``Optimiser.clip``), and the denoiser forgets how to denoise.
+        weight: lambda_con, beside a squared error per pixel. Ten times more, without a bound on
+            the gradient (``Optimiser.clip``), and the denoiser forgets how to denoise.
         iterations: power iterations a step; fewer than 10 miss the worst directions of new images.
         shift: of the power iteration.
         begin: progress at which it sets in.
@@ -153,9 +153,9 @@ PRESETS: dict[str, Preset] = {
         GradientStepConfig.compact(),
         32,
         0.05,
-        steps=5_200,
+        steps=7_000,
         optimiser=Optimiser(rate=2e-3, clip=0.02),
-        penalty=Penalty(begin=0.88),
+        penalty=Penalty(limit=0.86, begin=0.88),
     ),
     "lpn-paper": _preset(
         LPNConfig.official(),

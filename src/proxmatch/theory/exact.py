@@ -16,9 +16,8 @@ from torch import Tensor
 
 from proxmatch.denoisers import Inverse, ProximalDenoiser
 from proxmatch.denoisers.base import Linearization
-from proxmatch.denoisers.inverse import default_tolerance
+from proxmatch.denoisers.inverse import by_formula
 from proxmatch.errors import InputError
-from proxmatch.metrics import norm
 from proxmatch.theory.known import Prior
 
 
@@ -76,22 +75,17 @@ class ExactDenoiser(ProximalDenoiser):
         """L_H = 1 + sigma^2 sup |Hess E|: infinite where E has a kink."""
         return 1 + self.level**2 * self.prior.curvature_range[1]
 
-    def inverse(
+    def _solve(
         self,
         u: Tensor,
-        sigma: float | Tensor | None = None,
-        *,
-        initial: Tensor | None = None,
-        tolerance: float | None = None,
-        max_iterations: int = 200,
+        sigma: float | Tensor | None,
+        start: Tensor,
+        tolerance: float,
+        max_iterations: int,
     ) -> Inverse:
         """D^{-1}(u) = u + sigma^2 grad E(u); where E has a kink, one of the solutions."""
-        u, _ = self._inverse_arguments(u, initial)
         z = u + self.level**2 * self._images(self.prior.slope(self._vectors(u)), u)
-        scale = norm(u).clamp_min(0.1 * math.sqrt(u[0].numel()))  # as in :class:`Inverse`
-        residual = norm(self.forward(z) - u) / scale
-        limit = default_tolerance(u.dtype) if tolerance is None else tolerance
-        return Inverse(z, residual, torch.ones_like(residual).long(), residual <= limit)
+        return by_formula(z, self.forward(z), u, tolerance)
 
     def _why(self) -> str:
         return "the prior has a kink" if math.isinf(self.smoothness) else super()._why()

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
-from proxmatch.errors import InputError, ProxmatchWarning
+from proxmatch.errors import DegenerateStatisticsWarning, InputError
 from proxmatch.transforms.aligned import Aligned, polar
 from proxmatch.transforms.colours import ColourStatistics, colour_statistics, colours_of
 
@@ -55,7 +55,8 @@ def align(
         InputError: the channels do not fit, or nothing is known of the colours of D.
 
     Warns:
-        ProxmatchWarning: the images, or those of the training, do not vary along every colour.
+        DegenerateStatisticsWarning: the images, or those of the training, do not vary along every
+            colour.
     """
     target = _statistics(images)
     origin = colours_of(model) if source is None else _statistics(source)
@@ -78,7 +79,7 @@ def align(
             warnings.warn(
                 f"the {name} do not vary along {what}: only their mean is aligned there; give "
                 "images of more variety",
-                ProxmatchWarning,
+                DegenerateStatisticsWarning,
                 stacklevel=2,
             )
     aligned = Aligned(model, scale, rotation(origin, target), target.mean, origin.mean)

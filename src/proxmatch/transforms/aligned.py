@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
-from proxmatch.denoisers.inverse import Inverse, _scale, default_tolerance
+from proxmatch.denoisers.inverse import Inverse, residual_scale
 from proxmatch.errors import InputError
 from proxmatch.transforms.base import Transformed
 
@@ -115,21 +115,18 @@ class Aligned(Transformed):
 
         return self.leave(w), jacobian
 
-    def inverse(
+    def _solve(
         self,
         u: Tensor,
-        sigma: float | Tensor | None = None,
-        *,
-        initial: Tensor | None = None,
-        tolerance: float | None = None,
-        max_iterations: int = 200,
+        sigma: float | Tensor | None,
+        start: Tensor,
+        tolerance: float,
+        max_iterations: int,
     ) -> Inverse:
-        """A^{-1} D^{-1}(A u), solved by D; arguments as in :meth:`ProximalDenoiser.inverse`."""
-        u, start = self._inverse_arguments(u, initial)
-        tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
+        """A^{-1} D^{-1}(A u), solved by D."""
         target = self.enter(u)
         # |D(w) - A u| = s |D'(z) - u|: a relative residual of D is this many of ours.
-        ratio = _scale(target) / (self.scale * _scale(u))
+        ratio = residual_scale(target) / (self.scale * residual_scale(u))
         found = self.inner.inverse(
             target,
             self._level(sigma),

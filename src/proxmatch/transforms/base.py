@@ -7,6 +7,7 @@ holds for it, and transforms compose in any order.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from proxmatch.denoisers.base import ProximalDenoiser
@@ -40,9 +41,9 @@ class Transformed(ProximalDenoiser):
         self.train(inner.training)
 
     @property
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Arguments of the constructor after ``inner``, as JSON values."""
-        raise NotImplementedError
 
     # The noise level is D's own, so that a change of it reaches the network that reads it.
     @property
