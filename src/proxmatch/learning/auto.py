@@ -13,7 +13,9 @@ reconstructions, each at the strength that suits it best (:mod:`proxmatch.transf
 Total variation stands in the table and cannot be chosen: it has no potential.
 
 The one of highest mean score wins, among those that do not lose on any problem against the
-denoiser as it is. What has no weights to train is then fitted again, to all the images.
+denoiser as it is. What has no weights to train is then fitted again, and its strength chosen again,
+on all the images: a handful of numbers does not overfit them, and one odd held-out image would
+mislead.
 """
 
 from __future__ import annotations
@@ -120,9 +122,12 @@ def auto(
     before, after = (
         assess(d, split.crops, placed, first=split.first, seed=seed) for d in (model, winner)
     )
+    strength = chosen.strength
     if maker.refit:
-        fitted = maker.fit(tiles(images, size).to(place))(chosen.strength)
-        winner = fitted if isinstance(fitted, ProximalDenoiser) else winner
+        windows = tiles(images, size).to(place)
+        fitted = tune(maker.fit(windows), maker.strengths, placed, _some(windows, CROPS), seed=seed)
+        if isinstance(fitted.denoiser, ProximalDenoiser):
+            winner, strength = fitted.denoiser, fitted.chosen.strength
     if chosen is source:
         warnings.warn(
             "nothing that was tried is better than the denoiser as it is, which is returned",
@@ -140,7 +145,7 @@ def auto(
                 "size": size,
                 "seed": seed,
                 "chosen": chosen.name,
-                "strength": chosen.strength,
+                "strength": strength,
                 "table": {c.name: {**c.scores, "strength": c.strength} for c in table},
                 "seconds": round(time.monotonic() - began, 1),
                 "versions": versions(),
@@ -158,7 +163,12 @@ def tiles(images: Sequence[Tensor], size: int) -> Tensor:
         for top in range(0, image.shape[1] - size + 1, size)
         for left in range(0, image.shape[2] - size + 1, size)
     ]
-    return torch.stack(found[:: -(-len(found) // WINDOWS)])
+    return _some(torch.stack(found), WINDOWS)
+
+
+def _some(images: Tensor, most: int) -> Tensor:
+    """At most so many of the images, evenly spread."""
+    return images[:: -(-len(images) // most)]
 
 
 def _makers(
