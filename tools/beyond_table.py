@@ -212,7 +212,8 @@ def compare(scene: Scene, study: str, known: dict[Any, dict[str, Any]]) -> dict[
             known[key] = evaluate(denoiser, scene)
         return known[key]
 
-    for name, maker in (ABLATION if study == "ablation" else LEARNED).items():
+    learned = {"ablation": ABLATION, "shifts": {"source": LEARNED["source"]}}
+    for name, maker in learned.get(study, LEARNED).items():
         started = time.perf_counter()
         denoiser = maker(scene)
         made = time.perf_counter() - started
@@ -259,9 +260,8 @@ def cells(study: str, family: str) -> Iterator[Cell]:
     shifts = [("histology", "faces")]
     if study == "shifts":
         shifts = [("faces", "histology"), ("photographs", "histology"), ("faces", "photographs")]
-    numbers = {"faces": (1, 5), "ablation": (1, 5)}
     for set_ in SETS:
-        for number in numbers.get(study, (1,)) if family == "lpn" else (1,):
+        for number in (1, 5) if (study, family) == ("faces", "lpn") else (1,):
             for source, target in shifts:
                 for name in problems(study):
                     yield Cell(family, source, target, name, number, set_)
