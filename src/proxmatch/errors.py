@@ -48,6 +48,14 @@ class UnsafeCheckpointError(CheckpointError):
     """A file would run code when loaded; it was not loaded."""
 
 
+class FolderInUseError(ProxmatchError):
+    """Another run is writing to this folder."""
+
+
+class TooLargeError(ProxmatchError, MemoryError):
+    """There is not enough memory for an image, even in small tiles."""
+
+
 class ProxmatchWarning(UserWarning):
     """Base class of every warning given on purpose."""
 
