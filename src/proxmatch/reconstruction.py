@@ -97,7 +97,7 @@ def reconstruct(
 
     found: dict[int, tuple[Tensor, Status, int]] = {}
     for shape, numbers in _by_shape(given).items():
-        solved = build((shape[-2], shape[-1])).to(place.device).to(place.dtype)
+        solved = placed(build((shape[-2], shape[-1])), place)
         together = batch or max(1, TOGETHER // (solved.img_size[1] * solved.img_size[2]))
         for start in range(0, len(numbers), together):
             some = numbers[start : start + together]
@@ -119,6 +119,13 @@ def reconstruct(
             stacklevel=2,
         )
     return Reconstruction(images_, status, steps)
+
+
+def placed(problem: Problem, like: Tensor) -> Problem:
+    """A problem where a tensor is, in its precision; the same one if it is there already."""
+    if problem.device.type != like.device.type:
+        problem = problem.to(like.device)
+    return problem if problem.dtype == like.dtype else problem.to(like.dtype)
 
 
 def _builder(

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -177,7 +178,8 @@ def tiled(model: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
         inner = tiled(model.inner, tile)
         if inner is model.inner:
             return model
-        outer = type(model)(inner, **model.settings)
+        kind: Any = type(model)
+        outer: ProximalDenoiser = kind(inner, **model.settings)
         outer.record = model.record
         return outer.eval()
     if reach(model) is None:
