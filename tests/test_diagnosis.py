@@ -97,7 +97,7 @@ def test_divergence_is_counted_and_everything_is_json(images: Tensor) -> None:
     model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,)))
     with torch.no_grad():
         for p in model.constrained().values():
-            p.mul_(3)
+            p.mul_(30)
     found = pm.diagnose(model, images, pm.denoising(32), iterations=30)
     assert found.diverged == 4
     assert found.verdict is Verdict.BADLY

@@ -149,6 +149,11 @@ def test_what_is_done_is_not_done_again(
     assert proxmatch("reconstruct", small["gs"], pictures, *common).code == 0
     assert (out / first.name).stat().st_mtime_ns == stamp
     assert len(list(out.glob("*.png"))) == 6
+    changed = tmp_path / first.name
+    changed.write_bytes((pictures / "picture1.png").read_bytes())
+    assert proxmatch("reconstruct", small["gs"], changed, *common).code == 0
+    again, twin = (read_image(out / name).pixels for name in (first.name, "picture1.png"))
+    torch.testing.assert_close(again, twin, rtol=0, atol=1.01 / 255)
     other = proxmatch("reconstruct", small["lpn"], pictures, *common)
     assert other.code == 2
     assert "other settings (model, weights)" in other.err
@@ -195,7 +200,7 @@ def test_divergence_is_an_answer(proxmatch: Run, pictures: Path, tmp_path: Path)
     model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,)))
     with torch.no_grad():
         for p in model.constrained().values():
-            p.mul_(3)
+            p.mul_(30)
     save(model, tmp_path / "wild")
     done = proxmatch(
         "reconstruct", tmp_path / "wild", pictures / "picture0.png", "--problem", "denoising",

@@ -47,7 +47,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("reconstruct", LPN, "pictures", *BLUR, "--threads", "0", *OUT), "--threads"),
     (("reconstruct", LPN, "pictures", *BLUR, "--seed", "-1", *OUT), "--seed"),
     (("reconstruct", LPN, "pictures", *BLUR, "--iterations", "0", *OUT), "--iterations"),
-    (("reconstruct", LPN, *BLUR, *OUT), "FILES"),
+    (("reconstruct", LPN, *BLUR, *OUT), "files"),
     (("reconstruct", LPN, "pictures", *BLUR, "--out", "pictures"), "would be overwritten"),
     (
         ("reconstruct", LPN, "pictures", "--problem", "compressed-sensing", *OUT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator
@@ -106,7 +107,7 @@ class Job:
             return {}
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            settings, files = found["settings"], dict(found["files"])
+            settings, files = dict(found["settings"]), dict(found["files"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} cannot be read ({error}); remove it") from error
         if settings != self.settings:
@@ -116,7 +117,14 @@ class Job:
                 f"{self.out} holds results with other settings ({', '.join(changed)}); choose "
                 "another --out, or remove this one"
             )
-        return {name: result for name, result in files.items() if (self.out / name).is_file()}
+        return {name: result for name, result in files.items() if self._stands(name, result)}
+
+    def _stands(self, name: str, result: dict[str, Any]) -> bool:
+        """Whether a result is there and its source is as it was."""
+        source = self.files.get(name)
+        if not (self.out / name).is_file():
+            return False
+        return source is None or (source.is_file() and result["digest"] == _digest(source))
 
     def steps(self, done: dict[str, Any]) -> int:
         """How many steps of single images there are to do."""
@@ -215,6 +223,11 @@ class Job:
         truth = images.to(place)
         y = problem.measure(truth, ids=[file.digest for file in files], seed=self.seed)
         return truth, y, [round(v, 4) for v in psnr(problem.initial(y), truth).tolist()]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _quality(image: Tensor, truth: Tensor) -> dict[str, float | None]:
