@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as text
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,11 +70,29 @@ def command(
     with owned(out), _screen.interruptible(lambda: "the same command goes on, or starts again"):
         result = _run(source, arguments, out)
     record = _record(model, method, out, result)
-    lines = [f"{result.status} after {result.step} steps"]
+    lines: list[Any] = [_tried(result) or f"{result.status} after {result.step} steps"]
     lines += [str(result.evidence)] if result.evidence is not None else []
     _screen.show(record, json, *lines, f"wrote {record['model']}")
     if result.evidence is not None and not result.evidence.gain > 0:
         raise typer.Exit(1)
+
+
+def _tried(result: AdaptationResult) -> Any:
+    """What was tried, as a table; None if there was no choice."""
+    if not result.table:
+        return None
+    problems = list(result.table[0].scores)
+    rows = [
+        (
+            f"{candidate.name} *" if candidate.chosen else candidate.name,
+            *(f"{candidate.scores[name]:.2f}" for name in problems),
+            f"{candidate.strength:g}",
+            f"{candidate.seconds:.0f}",
+        )
+        for candidate in result.table
+    ]
+    header = ("* chosen", *(f"{name}, dB" for name in problems), "strength", "seconds")
+    return _screen.table(header, rows, "tried, on what was held out")
 
 
 def _arguments(
@@ -160,6 +179,7 @@ def _record(model: str, method: str, out: Path, result: AdaptationResult) -> dic
         "before": evidence and evidence.before.means(),
         "after": evidence and evidence.after.means(),
         "saturated": result.saturated,
+        "tried": [asdict(candidate) for candidate in result.table],
     }
     write_together(out, {RECORD: (text.dumps(record, indent=1) + "\n").encode()})
     return record
