@@ -14,8 +14,9 @@ def test_an_address_is_the_hash_of_the_canonical_text() -> None:
     import hashlib
 
     text = '{"a":[1,2.5,null],"b":{"c":"d"}}'
-    assert address({"b": {"c": "d"}, "a": (1, 2.5, None)}) == (
-        hashlib.sha256(text.encode()).hexdigest()[:20]
+    assert (
+        address({"b": {"c": "d"}, "a": (1, 2.5, None)})
+        == (hashlib.sha256(text.encode()).hexdigest()[:20])
     )
 
 

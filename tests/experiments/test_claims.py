@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from proxmatch.experiments.bootstrap import Interval
-from proxmatch.experiments.claims import Claim, decide, paper_claims, verdict
+from proxmatch.experiments.claims import Claim, decide, verdict
 from proxmatch.experiments.evidence import Arm, Evidence
+from proxmatch.experiments.statements import paper_claims
 from tests.experiments.made_up import made_up
 
 IMAGES = 40
@@ -103,9 +104,7 @@ def test_a_trajectory_is_higher_only_if_it_is_so_at_every_iteration() -> None:
             made_up("lpn", "mse", 1, mse[:, -1], curves=mse),
             made_up("lpn", "pm", 1, pm[:, -1], curves=pm),
         ]
-        [found] = decide(
-            claims("proposed-above-mse-at-all-iterations", n=1), Evidence(cells, 200)
-        )
+        [found] = decide(claims("proposed-above-mse-at-all-iterations", n=1), Evidence(cells, 200))
         assert found["verdict"] == expected
 
 

@@ -38,9 +38,7 @@ def test_the_gap_is_that_of_the_paper(setting) -> None:  # type: ignore[no-untyp
                 / max(float(np.linalg.norm(target.numpy())), 1e-12)
             )
             quality.append(
-                peak_signal_noise_ratio(
-                    truth[i].numpy(), x[0].clamp(0, 1).numpy(), data_range=1.0
-                )
+                peak_signal_noise_ratio(truth[i].numpy(), x[0].clamp(0, 1).numpy(), data_range=1.0)
             )
         images = written["images"]
         assert images["psnr"][i] == pytest.approx(quality[-1], abs=1e-2)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from proxmatch.experiments.inputs import Data, Inputs, look
-from proxmatch.experiments.methods import METHODS, available
+from proxmatch.experiments.methods import METHODS
 from proxmatch.experiments.plan import Plan, plan
-from proxmatch.experiments.scales import SCALES, Scale, thinned
+from proxmatch.experiments.scales import Scale, thinned
+from proxmatch.experiments.sizes import SCALES
 from proxmatch.learning.settings import PRESETS
 from tests.experiments import tiny
 
@@ -123,7 +124,10 @@ def test_scales_name_what_exists_and_say_what_they_leave_out(name: str) -> None:
             assert all(min(r.sets[n] for n in scale.budgets) >= 3 for r in main)
 
 
-def test_rows_of_a_later_version_are_told(data: Data, given: dict[str, Path]) -> None:
-    found = plan(SCALES["quick"]().model_copy(update={"families": {}, "baselines": ()}), data, ())
-    assert found.cells == ()
-    assert available("pm")
+def test_rows_this_version_cannot_compute_are_told(
+    data: Data, given: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxmatch.experiments.plan.available", lambda name: name != "aligned")
+    found = plan(tiny.SCALE, data, ("lpn",), given)
+    assert found.left_out == ("aligned",)
+    assert "aligned" not in {c.label.method for c in found.cells}

@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from proxmatch.errors import DataError, InputError
-from proxmatch.experiments import SCALES, reproduce
 from proxmatch.experiments.cells import Cell
+from proxmatch.experiments.reproduce import reproduce
+from proxmatch.experiments.sizes import SCALES
 from tests.experiments import tiny
 
 SAME = ("images.csv", "iterations.csv", "claims.json", "tables", "pictures/index.json", "figures")

@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
-from proxmatch.experiments import FamilyScale, Row, Scale, reproduce
 from proxmatch.experiments.cells import Cell
+from proxmatch.experiments.reproduce import reproduce
+from proxmatch.experiments.scales import FamilyScale, Row, Scale
 from proxmatch.transforms import colour_statistics
 
 _ALL = {"test_images": 3, "chosen_images": 2, "gap_images": 2, "lipschitz_images": 1}

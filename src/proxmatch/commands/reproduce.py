@@ -36,9 +36,7 @@ def reproduce_command(
         Path | None, typer.Option(help="images to adapt to and to test on (default: embedded)")
     ] = None,
     families: Annotated[str, typer.Option(help="lpn, gs, or both")] = "lpn,gs",
-    resume: Annotated[
-        bool, typer.Option(help="go on with the run that the folder holds")
-    ] = True,
+    resume: Annotated[bool, typer.Option(help="go on with the run that the folder holds")] = True,
     engine: Annotated[EngineChoice, typer.Option(help="who computes")] = EngineChoice.LOCAL,
     address: Annotated[str | None, typer.Option(help="of a Ray cluster")] = None,
     workers: Annotated[int | None, typer.Option(help="processes (default: one a core)")] = None,
@@ -62,8 +60,8 @@ def reproduce_command(
         TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     ) as progress:
         bar = progress.add_task("looking at the images", total=None)
-        from proxmatch.experiments import reproduce
         from proxmatch.experiments.cells import Cell
+        from proxmatch.experiments.reproduce import reproduce
 
         def on_plan(planned: int, missing: int) -> None:
             progress.update(

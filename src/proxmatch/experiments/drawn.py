@@ -51,7 +51,5 @@ def write(out: Path, drawn: Sequence[Drawn]) -> None:
             one.figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
             files[f"{one.name}.{kind}"] = buffer.getvalue()
         write_together(folder, files)
-    index = [
-        {"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn
-    ]
+    index = [{"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn]
     write_together(folder, {"index.json": (json.dumps(index, indent=1) + "\n").encode()})

@@ -84,6 +84,8 @@ def _local(
                 started = {cell.key for cell in running.values()}
                 for cell in _ready(missing, store, started)[: workers - len(running)]:
                     running[pool.submit(_here, cell, store.folder, shop)] = cell
+                if not running:
+                    raise EngineError("no cell can be computed: what they need is not planned")
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     future.result()

@@ -90,15 +90,11 @@ class Evidence:
                 return None
             tables.append([_by_image(row, value) for row in rows])
         common = [
-            name
-            for name in tables[0][0]
-            if all(name in table for line in tables for table in line)
+            name for name in tables[0][0] if all(name in table for line in tables for table in line)
         ]
         if not common:
             return None
-        return [
-            np.array([[table[name] for name in common] for table in line]) for line in tables
-        ]
+        return [np.array([[table[name] for name in common] for table in line]) for line in tables]
 
     def contrast(
         self,

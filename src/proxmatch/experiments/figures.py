@@ -81,8 +81,7 @@ def budgets(
         f"{problem.capitalize()}: PSNR and gap against the number of adaptation images",
         "Mean over test images and adaptation sets at t = 1, last iterate, with intervals of 95 % "
         "over both. Dotted: the source; dashed: the reference of the same family.",
-        f"Line charts of PSNR and gap against n for {problem}: "
-        + _spoken(lines, "psnr", "dB"),
+        f"Line charts of PSNR and gap against n for {problem}: " + _spoken(lines, "psnr", "dB"),
         figure,
         lines,
     )

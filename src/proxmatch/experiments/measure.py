@@ -114,7 +114,7 @@ def measure(
         problem: what to reconstruct from.
         truth: the images, ``(B, C, H, W)``, where the problem lives.
         ids: their names, which seed the noise.
-        reference: D*, for the gap.
+        reference: D*, for the gap; where it is the denoiser itself, the gap is 0.
         effort: how much is measured.
         seed: of the noise.
         iterations: of PnP, if not those of the problem; curves stay at their last value after it.
@@ -122,6 +122,7 @@ def measure(
     effort = effort or Effort()
     total = problem.iterations
     gap_images = effort.gap_images if reference is not None else 0
+    own = reference is denoiser
     known = isinstance(denoiser, ProximalDenoiser)
     lipschitz_images = effort.lipschitz_images if known else 0
     at = tuple(k for k in effort.lipschitz_at if k <= (iterations or total))
@@ -136,7 +137,7 @@ def measure(
                 problem.measure(images, ids=ids[piece], seed=seed),
                 problem,
                 denoiser,
-                reference=reference if piece.start < gap_images else None,
+                reference=None if own or piece.start >= gap_images else reference,
                 truth=images,
                 record=("psnr", "iterates") if with_l else ("psnr",),
                 iterations=iterations,
@@ -146,11 +147,12 @@ def measure(
         if with_l and run.queries is not None and isinstance(denoiser, ProximalDenoiser):
             for column, k in enumerate(at):
                 found[:, column] = _constant(denoiser, run.queries[:, k - 1], images, effort)
-        pieces.append(
-            (_held(run, total), ssim(run.reconstruction, images).cpu(), _gap(run, total), found)
-        )
-    psnr, similarity, gap, constants = (torch.cat(parts) for parts in zip(*pieces, strict=True))
-    return Measured(psnr, similarity, gap, constants, at, diverged)
+        gap = _gap(run, total)
+        if own and piece.start < gap_images:
+            gap.zero_()
+        pieces.append((_held(run, total), ssim(run.reconstruction, images).cpu(), gap, found))
+    columns = [torch.cat(parts) for parts in zip(*pieces, strict=True)]
+    return Measured(*columns, at, diverged)
 
 
 def _pieces(total: int, batch: int, *edges: int) -> list[slice]:
@@ -178,9 +180,7 @@ def _gap(run: PnPResult, total: int) -> Tensor:
     return found
 
 
-def _constant(
-    denoiser: ProximalDenoiser, queries: Tensor, like: Tensor, effort: Effort
-) -> Tensor:
+def _constant(denoiser: ProximalDenoiser, queries: Tensor, like: Tensor, effort: Effort) -> Tensor:
     """L at queries, ``(B,)``; NaN where an image had stopped before."""
     found = torch.full((len(queries),), math.nan)
     sound = queries.isfinite().flatten(1).all(1)

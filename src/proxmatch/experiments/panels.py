@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from proxmatch.experiments.collect import Line, Reconstruction
 from proxmatch.experiments.drawn import Drawn
-from proxmatch.experiments.methods import FAMILIES, PROPOSED, title
+from proxmatch.experiments.methods import PROPOSED, title
 from proxmatch.experiments.palette import ORANGE
 from proxmatch.experiments.pictures import opened
 
@@ -34,7 +34,7 @@ class Album:
         self.images: list[str] = self.index["images"]
         self._entries = {self._key(e): e["file"] for e in self.index["entries"]}
         self._psnr = {
-            (*self._key({**r.label.columns(), "image": name})[:-1], name): float(value)
+            self._key({**r.label.columns(), "image": name}): float(value)
             for r in found
             for name, value in zip(r.ids, r.values["psnr"], strict=True)
         }

@@ -75,9 +75,9 @@ def plan(
         for row in own.rows:
             if available(row.method):
                 cells += _row(scale, data, family, own, row, models)
-    any_family = next(iter(scale.families.values()))
     for row in scale.baselines:
-        cells += _row(scale, data, BASELINE, any_family, row, {})
+        own = next(iter(scale.families.values()))  # for the number of images to tune on
+        cells += _row(scale, data, BASELINE, own, row, {})
     left_out = {row.method for _, row in scale.rows if not available(row.method)}
     return Plan(tuple(cells), taken, models, tuple(sorted(left_out)))
 
@@ -99,15 +99,11 @@ def _row(
             if method.role == "model":
                 model = models[f"{family}/{row.source or REFERENCE}"]
             elif method.role != "baseline":
-                model = _adaptation(
-                    scale, data, method, label, models[f"{family}/{row.source}"]
-                )
+                model = _adaptation(scale, data, method, label, models[f"{family}/{row.source}"])
                 yield model
             for problem in scale.problems:
                 where = replace(label, problem=problem)
-                yield from _reconstructions(
-                    scale, data, own, row, method, where, model, reference
-                )
+                yield from _reconstructions(scale, data, own, row, method, where, model, reference)
 
 
 def _adaptation(scale: Scale, data: Data, method: Method, label: Label, model: Cell) -> Cell:

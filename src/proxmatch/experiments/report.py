@@ -13,12 +13,13 @@ import torch
 
 from proxmatch.experiments import collect, drawn, figures, panels, pictures
 from proxmatch.experiments.cells import Store
-from proxmatch.experiments.claims import decide, paper_claims
+from proxmatch.experiments.claims import decide
 from proxmatch.experiments.evidence import Evidence
 from proxmatch.experiments.inputs import Data
 from proxmatch.experiments.methods import PROPOSED
 from proxmatch.experiments.plan import Plan
 from proxmatch.experiments.scales import Scale, thinned
+from proxmatch.experiments.statements import paper_claims
 from proxmatch.experiments.tables import Table, main_table, paper_table
 from proxmatch.experiments.work import problem_of
 from proxmatch.files import write_together

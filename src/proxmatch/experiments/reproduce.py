@@ -18,7 +18,8 @@ from proxmatch.experiments.cells import Cell, Store
 from proxmatch.experiments.engines import INPUTS, EngineName
 from proxmatch.experiments.inputs import Data, look
 from proxmatch.experiments.plan import Plan, plan
-from proxmatch.experiments.scales import SCALES, Scale
+from proxmatch.experiments.scales import Scale
+from proxmatch.experiments.sizes import SCALES
 from proxmatch.experiments.tables import Table
 from proxmatch.experiments.work import Workshop
 from proxmatch.files import write_together

@@ -129,9 +129,7 @@ class Table:
                 for column, entry in zip(self.columns, row, strict=True):
                     if isinstance(entry, Value):
                         line[column] = round(entry.mean, 6)
-                        line[f"{column}, std"] = (
-                            None if entry.std is None else round(entry.std, 6)
-                        )
+                        line[f"{column}, std"] = None if entry.std is None else round(entry.std, 6)
                     else:
                         line[column] = entry
                 lines.append(line)

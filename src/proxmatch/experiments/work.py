@@ -50,9 +50,7 @@ class Workshop:
     threads: int = 1
 
 
-def perform(
-    cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
-) -> Outcome:
+def perform(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
     """Compute a cell.
 
     Args:
@@ -81,9 +79,7 @@ def problem_of(settings: Mapping[str, Any], channels: int, device: str = "cpu") 
     return make(size, channels=channels, iterations=iterations, device=device)
 
 
-def _model(
-    cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
-) -> Outcome:
+def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
     s = cell.settings
     preset = PRESETS[s["preset"]]
     domain = ImageDomain(
@@ -178,13 +174,16 @@ def _reconstruction(
     truth = inputs.test[: s["test"]["count"]].to(shop.device)
     problem = problem_of(s, truth.shape[1], shop.device)
     deployed, t, iterations, tuned = _deployed(s, inputs, needs, problem, shop)
-    reference = needs.get("reference")
+    reference: Denoise | None = None
+    if "reference" in cell.needs:
+        same = cell.needs["reference"] == cell.needs.get("model")
+        reference = deployed if same else denoiser(needs["reference"], shop.device)
     found = measure(
         deployed,
         problem,
         truth,
         inputs.ids[: len(truth)],
-        reference=denoiser(reference, shop.device) if reference else None,
+        reference=reference,
         effort=Effort(
             s["gap_images"],
             s["lipschitz_images"],
@@ -227,9 +226,7 @@ def _deployed(
     return relaxed.denoiser, t, None, {"strength": t, "scores": scores}
 
 
-def _pictures(
-    cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
-) -> Outcome:
+def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
     s = cell.settings
     truth = inputs.test[: s["images"]["count"]].to(shop.device)
     problem = problem_of(s, truth.shape[1], shop.device)
