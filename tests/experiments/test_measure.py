@@ -17,7 +17,7 @@ def setting():  # type: ignore[no-untyped-def]
     with torch.no_grad():
         for model in made:
             for p in model.parameters():
-                p.normal_(0, 0.2)
+                p.normal_(0, 0.08)
     return gaussian_deblurring(16, iterations=4), made, torch.rand(5, 3, 16, 16), list("abcde")
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,8 @@ def write(
     }
     write_together(out, {f"{name}.csv": csv_text(*table) for name, table in tables.items()})
     if parquet:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        pa: Any = import_module("pyarrow")
+        pq: Any = import_module("pyarrow.parquet")
         for name, (columns, lines) in tables.items():
             table = pa.table({c: [line.get(c) for line in lines] for c in columns})
             sink = pa.BufferOutputStream()

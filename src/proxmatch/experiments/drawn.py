@@ -48,7 +48,7 @@ def write(out: Path, drawn: Sequence[Drawn]) -> None:
         files = {f"{one.name}.csv": csv_text(columns, one.lines)}
         for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None}})):
             buffer = io.BytesIO()
-            one.figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
+            one.figure.savefig(buffer, format=kind, **options)
             files[f"{one.name}.{kind}"] = buffer.getvalue()
         write_together(folder, files)
     index = [{"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
+from importlib import import_module
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -156,7 +157,7 @@ def _ray(
     there on every node.
     """
     try:
-        import ray
+        ray: Any = import_module("ray")
     except ImportError:
         raise InputError(
             "the engine ray is not installed: pip install 'proxmatch[ray]', or take --engine local"

@@ -18,6 +18,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -151,8 +152,8 @@ def measure(
         if own and piece.start < gap_images:
             gap.zero_()
         pieces.append((_held(run, total), ssim(run.reconstruction, images).cpu(), gap, found))
-    columns = [torch.cat(parts) for parts in zip(*pieces, strict=True)]
-    return Measured(*columns, at, diverged)
+    psnr, similarity, gaps, constants = (torch.cat(p) for p in zip(*pieces, strict=True))
+    return Measured(psnr, similarity, gaps, constants, at, diverged)
 
 
 def _pieces(total: int, batch: int, *edges: int) -> list[slice]:
@@ -160,7 +161,7 @@ def _pieces(total: int, batch: int, *edges: int) -> list[slice]:
     stops = sorted({0, total, *(edge for edge in edges if edge < total)})
     return [
         slice(start, min(start + batch, last))
-        for begin, last in zip(stops, stops[1:], strict=False)
+        for begin, last in pairwise(stops)
         for start in range(begin, last, batch)
     ]
 

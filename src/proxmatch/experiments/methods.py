@@ -93,6 +93,6 @@ def title(method: str, family: str) -> str:
 
 def available(method: str) -> bool:
     """Whether this version of the library can compute a row."""
-    from proxmatch.learning import adapt
+    from proxmatch.learning.adapt import Method as Adaptation
 
-    return METHODS[method].role != "auto" or "auto" in get_args(adapt.Method)
+    return METHODS[method].role != "auto" or "auto" in get_args(Adaptation)

@@ -85,8 +85,8 @@ def domains(album: Album) -> Drawn:
     return Drawn(
         "domains",
         "The two domains",
-        "Images of the source domain, which the source denoisers were trained on, and of the target "
-        "domain, which they meet.",
+        "Images of the source domain, which the source denoisers were trained on, and of the "
+        "target domain, which they meet.",
         "Two rows of small images: one of the source domain, one of the target domain.",
         figure,
         lines,
@@ -156,7 +156,8 @@ def across_budgets(
     return Drawn(
         f"{problem}-{family}-budgets",
         f"{problem.capitalize()}: {name} across adaptation budgets",
-        f"Test images reconstructed by {name} with n adaptation images (set 0, t = 1, last iterate).",
+        f"Test images reconstructed by {name} with n adaptation images (set 0, t = 1, last "
+        "iterate).",
         f"Reconstructions by {name} in {problem}: "
         + "; ".join(f"{line['shown']} {line['psnr']} dB" for line in lines if line["psnr"]),
         figure,

@@ -104,9 +104,9 @@ def write(
         if cell.key not in store:
             continue
         strips_of = store.read(cell.key).files
-        for index, image in enumerate(ids):
+        for place, image in enumerate(ids):
             entry = {**cell.label.columns(), "image": image}
-            entries.append({**entry, "file": keep(strips_of[f"{index}.png"])})
+            entries.append({**entry, "file": keep(strips_of[f"{place}.png"])})
     degraded = {}
     for name, problem in problems.items() if ids else ():
         start = problem.initial(problem.measure(truth, ids=ids, seed=scale.seed))

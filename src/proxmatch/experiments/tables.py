@@ -71,11 +71,11 @@ class Table:
         lines.append(_pipes(["---"] * self.texts + ["---:"] * (len(self.columns) - self.texts)))
         for heading, rows in self.groups:
             lines.append(_pipes([f"*{heading}*"] + [""] * (len(self.columns) - 1)))
-            lines += [_pipes(["–" if e is None else str(e) for e in row]) for row in rows]
+            lines += [_pipes(["-" if e is None else str(e) for e in row]) for row in rows]
         return "\n".join([*lines, "", self.note, ""])
 
     def latex(self) -> str:
-        """For a paper: ``\\usepackage{booktabs, siunitx}`` (siunitx 3)."""
+        """For a paper, with the packages booktabs and siunitx (version 3)."""
         widths = [_format([row[i] for _, rows in self.groups for row in rows], column)
                   for i, column in enumerate(self.columns)]  # fmt: skip
         spec = "".join("l" if i < self.texts else widths[i] for i in range(len(self.columns)))
@@ -114,7 +114,7 @@ class Table:
             table.add_section()
             table.add_row(f"[italic]{heading}[/]")
             for row in rows:
-                table.add_row(*("–" if e is None else str(e) for e in row))
+                table.add_row(*("-" if e is None else str(e) for e in row))
         return table
 
     def csv(self) -> bytes:
@@ -156,7 +156,7 @@ def paper_table(
                 pairs = zip((said.psnr, said.ssim, said.gap), (2, 1, 2), strict=True)
                 theirs = [Value(*pair, digits) for pair, digits in pairs]
                 theirs.append(None if said.lipschitz is None else Value(said.lipschitz, None, 2))
-            rows.append((title(method, family), str(n) if n else "–", *ours, *theirs))
+            rows.append((title(method, family), str(n) if n else "-", *ours, *theirs))
         if rows:
             groups.append((f"{name} proximal denoiser", tuple(rows)))
     heads = ("PSNR", "SSIM 1e-2", "gap %", "L")
@@ -165,8 +165,8 @@ def paper_table(
         f"{problem.capitalize()}: here, and in the paper",
         ("method", "n", *heads, *(f"paper's {head}" for head in heads)),
         tuple(groups),
-        "Mean ± standard deviation over test images and adaptation sets (the paper: 100 images, one "
-        "set). t = 1, last iterate, no clipping for LPN; PSNR in dB, gap to the reference of the "
+        "Mean ± standard deviation over test images and adaptation sets (the paper: 100 images, "
+        "one set). t = 1, last iterate, no clipping for LPN; PSNR in dB, gap to the reference of the "
         f"same family averaged over the iterations. {_how_many(found, problem)}",
     )
 
@@ -195,7 +195,7 @@ def main_table(found: Sequence[Reconstruction], problems: Sequence[str]) -> Tabl
                     method == "reference" and source != "extreme"
                 ):
                     name = title(method, family)
-                    rows.append((name, str(n) if n else "–", str(len(sets)), *entries))
+                    rows.append((name, str(n) if n else "-", str(len(sets)), *entries))
         if rows:
             groups.append((heading, tuple(rows)))
     heads = [f"{p}, {t}" for p in problems for t in ("t = 1", "chosen")]
@@ -204,10 +204,10 @@ def main_table(found: Sequence[Reconstruction], problems: Sequence[str]) -> Tabl
         "Mean PSNR of the last iterate in dB",
         ("method", "n", "sets", *heads),
         tuple(groups),
-        "± is half the range of the means over the adaptation sets, where there are several. Chosen: "
-        "the relaxation t D + (1 - t) Id (the stopping point, the filter's noise level, the weight "
-        "of TV) that did best on the adaptation images, by the same rule for every row; rows without "
-        "adaptation images use those of set 0.",
+        "± is half the range of the means over the adaptation sets, where there are several. "
+        "Chosen: the relaxation t D + (1 - t) Id (the stopping point, the filter's noise level, the "
+        "weight of TV) that did best on the adaptation images, by the same rule for every row; rows "
+        "without adaptation images use those of set 0.",
         texts=3,
     )
 
@@ -257,9 +257,9 @@ def _spread(cells: Sequence[Reconstruction]) -> Entry:
 def _how_many(found: Iterable[Reconstruction], problem: str) -> str:
     counts: dict[str, set[int]] = {}
     for r in found:
-        if r.label.problem == problem and r.label.family in FAMILIES:
-            if r.label.relaxation == "paper":
-                counts.setdefault(r.label.family, set()).add(len(r.ids))
+        label = r.label
+        if (label.problem, label.relaxation) == (problem, "paper") and label.family in FAMILIES:
+            counts.setdefault(label.family, set()).add(len(r.ids))
     parts = [f"{FAMILIES[f]} {max(c)}" for f, c in counts.items()]
     return f"Test images: {', '.join(parts)}; L: the largest over images and iterations."
 
@@ -291,7 +291,7 @@ def _latex_entry(entry: Entry, text: bool) -> str:
 def _tex(text: str) -> str:
     for sign, name in (
         ("\\", r"\textbackslash{}"), ("%", r"\%"), ("&", r"\&"), ("_", r"\_"), ("#", r"\#"),
-        ("±", r"$\pm$"), ("–", "--"), ("1e-2", r"($10^{-2}$)"),
+        ("±", r"$\pm$"), ("1e-2", r"($10^{-2}$)"),
     ):  # fmt: skip
         text = text.replace(sign, name)
     return text
