@@ -39,11 +39,19 @@ _HOME = {
     "Symmetrized": "transforms",
     "align": "transforms",
     "relax": "transforms",
+    "colour_statistics": "transforms",
+    "relax_from_measurements": "transforms",
+    "statistics_from_measurements": "transforms",
+    "Wiener": "baselines",
+    "no_denoiser": "baselines",
+    "total_variation": "baselines",
+    "wiener": "baselines",
     "Certificate": "theory",
     "certify": "theory",
 }
 
 if TYPE_CHECKING:
+    from proxmatch.baselines import Wiener, no_denoiser, total_variation, wiener
     from proxmatch.data import ImageDomain, embedded, few_shot
     from proxmatch.denoisers import (
         LPN,
@@ -67,7 +75,16 @@ if TYPE_CHECKING:
     from proxmatch.pnp import PnPResult, pnp_pgd
     from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
     from proxmatch.theory import Certificate, certify
-    from proxmatch.transforms import Aligned, Relaxed, Symmetrized, align, relax
+    from proxmatch.transforms import (
+        Aligned,
+        Relaxed,
+        Symmetrized,
+        align,
+        colour_statistics,
+        relax,
+        relax_from_measurements,
+        statistics_from_measurements,
+    )
 
 __all__ = [
     "LPN",
@@ -84,22 +101,29 @@ __all__ = [
     "Relaxed",
     "Symmetrized",
     "TrainingSettings",
+    "Wiener",
     "adapt",
     "adaptation_settings",
     "align",
     "certify",
+    "colour_statistics",
     "embedded",
     "few_shot",
     "gaussian_deblurring",
     "import_checkpoint",
     "lipschitz",
     "load",
+    "no_denoiser",
     "pnp_pgd",
     "relax",
+    "relax_from_measurements",
     "save",
     "shipped",
+    "statistics_from_measurements",
     "super_resolution",
+    "total_variation",
     "train",
+    "wiener",
 ]
 
 

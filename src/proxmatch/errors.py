@@ -52,6 +52,14 @@ class EngineError(ProxmatchError):
     """A piece of an experiment could not be computed, although it was tried again."""
 
 
+class FolderInUseError(ProxmatchError):
+    """Another run is writing to this folder."""
+
+
+class TooLargeError(ProxmatchError, MemoryError):
+    """There is not enough memory for an image, even in small tiles."""
+
+
 class ProxmatchWarning(UserWarning):
     """Base class of every warning given on purpose."""
 

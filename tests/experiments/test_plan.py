@@ -8,7 +8,7 @@ import pytest
 from proxmatch.experiments.inputs import Data, Inputs, look
 from proxmatch.experiments.methods import METHODS
 from proxmatch.experiments.plan import Plan, plan
-from proxmatch.experiments.scales import Scale, thinned
+from proxmatch.experiments.scales import Row, Scale, thinned
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.learning.settings import PRESETS
 from tests.experiments import tiny
@@ -124,10 +124,18 @@ def test_scales_name_what_exists_and_say_what_they_leave_out(name: str) -> None:
             assert all(min(r.sets[n] for n in scale.budgets) >= 3 for r in main)
 
 
-def test_rows_this_version_cannot_compute_are_told(
-    data: Data, given: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proxmatch.experiments.plan.available", lambda name: name != "aligned")
-    found = plan(tiny.SCALE, data, ("lpn",), given)
-    assert found.left_out == ("aligned",)
-    assert "aligned" not in {c.label.method for c in found.cells}
+def test_only_auto_is_told_the_problem(data: Data, given: dict[str, Path]) -> None:
+    own = tiny.SCALE.families["lpn"]
+    rows = (
+        Row(method="auto", sets={1: 1}, test_images=3, chosen_images=3),
+        Row(method="pm", sets={1: 1}, test_images=3, chosen_images=3),
+    )
+    scale = changed(tiny.SCALE, families={"lpn": own.model_copy(update={"rows": rows})})
+    found = plan(scale, data, ("lpn",), given)
+    adaptations = [c.label for c in found.of("adaptation")]
+    assert [(c.method, c.problem) for c in adaptations] == [
+        ("auto", "deblurring"), ("auto", "super-resolution"), ("pm", ""),
+    ]  # fmt: skip
+    relaxations = {(c.label.method, c.label.relaxation) for c in found.of("reconstruction")}
+    assert ("auto", "paper") not in relaxations
+    assert {("auto", "chosen"), ("pm", "paper"), ("pm", "chosen")} <= relaxations

@@ -22,9 +22,10 @@ from proxmatch.learning import (
     stream,
 )
 from proxmatch.problems import gaussian_deblurring
+from proxmatch.transforms import Relaxed
 
 PROBLEMS = [gaussian_deblurring(8, channels=1, iterations=8)]
-QUICK: dict[str, Any] = {"problems": PROBLEMS, "draws": 2}
+QUICK: dict[str, Any] = {"problem": PROBLEMS, "draws": 2}
 
 
 def pictures(count: int, generator: torch.Generator, low: float = 0.0) -> torch.Tensor:
@@ -112,7 +113,7 @@ def test_a_problem_is_not_sacrificed_for_another(source: LPN) -> None:
     """A step that loses more than the leeway on one problem is never the best."""
     problems = [*PROBLEMS, gaussian_deblurring(8, channels=1, noise=0.5, iterations=8)]
     renamed = [problems[0], type(problems[1])(**{**vars(problems[1]), "name": "noisy"})]
-    result = adapt(source, few(5), settings=quick(source), problems=renamed, draws=2)
+    result = adapt(source, few(5), settings=quick(source), problem=renamed, draws=2)
     assert result.evidence is not None
     assert min(result.evidence.gains.values()) >= -0.05 - 1e-4
 
@@ -223,10 +224,21 @@ def test_bad_images_are_refused(source: LPN, images: Any, message: str) -> None:
 
 def test_bad_choices_are_refused(source: LPN) -> None:
     with pytest.raises(InputError, match="gradient-step"):
-        adapt(source, few(2), "adapm")
-    with pytest.raises(InputError, match="there are mse"):
+        adapt(source, few(2), "adapm", problem=PROBLEMS)
+    with pytest.raises(InputError, match="there are auto"):
         adapt(source, few(2), "magic")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'best' or 'last'"):
         adapt(source, few(2), select="first")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="select='last'"):
+        adapt(source, few(2), held_out=False, settings=quick(source))
+    with pytest.raises(InputError, match="auto compares on held-out"):
         adapt(source, few(2), held_out=False)
+    with pytest.raises(InputError, match="give images"):
+        adapt(source)
+    with pytest.raises(InputError, match="one problem that made them"):
+        adapt(source, measurements=few(2))
+    with pytest.raises(InputError, match="one size"):
+        adapt(source, few(2), problem=[*PROBLEMS, gaussian_deblurring(6, channels=1)])
+    relaxed = Relaxed(source, 0.5)
+    with pytest.raises(InputError, match="cannot be trained"):
+        adapt(relaxed, few(2), "mse", problem=PROBLEMS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 Role = Literal["model", "adapted", "aligned", "auto", "baseline"]
 
@@ -90,9 +90,3 @@ def title(method: str, family: str) -> str:
     """What to call a row in print."""
     return METHODS[method].title.format(family=FAMILIES.get(family, ""))
 
-
-def available(method: str) -> bool:
-    """Whether this version of the library can compute a row."""
-    from proxmatch.learning.adapt import Method as Adaptation
-
-    return METHODS[method].role != "auto" or "auto" in get_args(Adaptation)

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxmatch.experiments.cells import Cell, Label, Outcome, cell
 from proxmatch.experiments.inputs import Data, first
-from proxmatch.experiments.methods import BASELINE, METHODS, Method, available
+from proxmatch.experiments.methods import BASELINE, METHODS, Method
 from proxmatch.experiments.models import REFERENCE, Origin, origin
 from proxmatch.experiments.scales import FamilyScale, Row, Scale
 
@@ -25,13 +25,11 @@ class Plan:
         cells: with their labels; two may have one address.
         taken: outcomes that need no work, by address.
         models: cells of the source and reference denoisers, by ``family/kind``.
-        left_out: rows that this version cannot compute.
     """
 
     cells: tuple[Cell, ...]
     taken: dict[str, Outcome]
     models: dict[str, Cell]
-    left_out: tuple[str, ...]
 
     def of(self, kind: str) -> list[Cell]:
         """The cells of a kind."""
@@ -73,13 +71,11 @@ def plan(
             if came.outcome is not None:
                 taken[made.key] = came.outcome
         for row in own.rows:
-            if available(row.method):
-                cells += _row(scale, data, family, own, row, models)
+            cells += _row(scale, data, family, own, row, models)
     for row in scale.baselines:
         own = next(iter(scale.families.values()))  # for the number of images to tune on
         cells += _row(scale, data, BASELINE, own, row, {})
-    left_out = {row.method for _, row in scale.rows if not available(row.method)}
-    return Plan(tuple(cells), taken, models, tuple(sorted(left_out)))
+    return Plan(tuple(cells), taken, models)
 
 
 def _row(
@@ -92,21 +88,26 @@ def _row(
 ) -> Iterator[Cell]:
     method = METHODS[row.method]
     reference = models.get(f"{family}/{REFERENCE}")
+    start = models.get(f"{family}/{row.source or REFERENCE}")
     for n, count in row.sets.items():
         for number in range(count):
             label = Label(family, row.source, row.method, n, number)
-            model = None
-            if method.role == "model":
-                model = models[f"{family}/{row.source or REFERENCE}"]
-            elif method.role != "baseline":
-                model = _adaptation(scale, data, method, label, models[f"{family}/{row.source}"])
-                yield model
+            model = start if method.role == "model" else None
             for problem in scale.problems:
                 where = replace(label, problem=problem)
+                if method.role in ("adapted", "aligned", "auto"):
+                    adapted = _adaptation(scale, data, method, where, start)
+                    if model is None or adapted.key != model.key:
+                        yield adapted
+                    model = adapted
                 yield from _reconstructions(scale, data, own, row, method, where, model, reference)
 
 
-def _adaptation(scale: Scale, data: Data, method: Method, label: Label, model: Cell) -> Cell:
+def _adaptation(
+    scale: Scale, data: Data, method: Method, label: Label, model: Cell | None
+) -> Cell:
+    """The adaptation to a set: one for all problems, but for ``auto``, which is told the problem."""
+    alone = method.role == "auto"
     settings = {
         **method.spec,
         "set": label.set,
@@ -114,10 +115,11 @@ def _adaptation(scale: Scale, data: Data, method: Method, label: Label, model: C
         "seed": 1000 * scale.seed + label.set,
         "max_steps": scale.max_steps,
         "size": scale.size,
-        "problems": list(scale.problems) if method.best or method.role == "auto" else None,
+        "problems": [label.problem] if alone else list(scale.problems) if method.best else None,
         "iterations": scale.iterations,
     }
-    return cell("adaptation", settings, label, model=model)
+    where = label if alone else replace(label, problem="")
+    return cell("adaptation", settings, where, model=model)
 
 
 def _reconstructions(
@@ -137,8 +139,10 @@ def _reconstructions(
         "seed": scale.seed,
     }
     baseline = {"baseline": method.name} if method.role == "baseline" else {}
-    tuning = _tuning(scale, data, own, label, method)
-    at_one = method.role != "baseline" or method.name == "none"
+    tuning: dict[str, Any] | None = _tuning(scale, data, own, label, method)
+    at_one = method.role not in ("baseline", "auto") or method.name == "none"
+    if method.role == "auto":
+        tuning = None  # it has chosen its own strength
     for relaxation, images in (("paper", row.test_images), ("chosen", row.chosen_images)):
         if not images or (relaxation == "paper" and not at_one):
             continue

@@ -7,9 +7,8 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -113,32 +112,27 @@ def _adaptation(
             problem_of({**s, "problem": name}, source.channels) for name in s["problems"] or ()
         ]
         if s["role"] == "auto":
-            options = cast("dict[str, Any]", {"problem": problems})
-            found = adapt(source, images, cast("Any", "auto"), fabric=_fabric(shop), **options)
-            table = [
-                {"name": c.name, "scores": c.scores, "chosen": c.chosen}
-                for c in getattr(found, "table", ())
-            ]
+            found = adapt(source, images, "auto", problem=problems)
         else:
-            # The interface is about to take ``problem`` in place of ``problems``.
-            options = {_problem_name(): problems or None}
             found = adapt(
                 source,
                 images,
                 settings=settings_of(source, images, s),
+                problem=problems or None,
                 select="best" if s["best"] else "last",
                 held_out=s["best"],
                 fabric=_fabric(shop),
-                **options,
             )
-            table = []
     record = found.model.record.get("adapted", {})
     result = {
         "status": str(found.status),
         "steps": record.get("settings", {}).get("steps"),
         "step": found.step,
         "saturated": found.saturated,
-        "candidates": table,
+        "candidates": [
+            {"name": c.name, "scores": c.scores, "strength": c.strength, "chosen": c.chosen}
+            for c in found.table
+        ],
         "record": record,
     }
     return Outcome(result, checkpoint(found.model))
@@ -156,7 +150,7 @@ def settings_of(
     """
     size = min(spec["size"], *images.shape[-2:])
     number = len(hold_out(list(images), size).training) if spec["best"] else len(images)
-    draws = 4 if number <= 10 else 1
+    draws = 4 if len(images) <= 10 else 1
     told = adaptation_settings(source, spec["loss"], number * draws).model_dump()
     told["seed"] = spec["seed"]
     told["optimiser"] |= spec["optimiser"]
@@ -211,7 +205,8 @@ def _deployed(
     if images is None:
         if "baseline" in s:
             return Identity(problem.img_size[0]), None, None, None
-        return denoiser(needs["model"], shop.device), 1.0, None, None
+        t = next((c["strength"] for c in _candidates(needs["model"]) if c["chosen"]), 1.0)
+        return denoiser(needs["model"], shop.device), t, None, None
     if "baseline" in s:
         fit: Any = {"none": no_denoiser, "wiener": wiener, "tv": total_variation}[s["baseline"]]
         found = fit(problem, images, seed=s["seed"])
@@ -234,12 +229,19 @@ def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Wo
     if "baseline" in s:
         deployed = _deployed(s, inputs, needs, problem, shop)[0]
     else:
-        deployed = Relaxed(denoiser(needs["model"], shop.device), known["t"])
+        model = denoiser(needs["model"], shop.device)
+        deployed = Relaxed(model, known["t"]) if s["tuning"] else model
     ids = inputs.ids[: len(truth)]
     y = problem.measure(truth, ids=ids, seed=s["seed"])
     strips = pictures.strips(deployed, problem, y, s["frames"], known["iterations"])
     files = {f"{index}.png": pictures.png(strip) for index, strip in enumerate(strips)}
     return Outcome({"status": "completed", "ids": list(ids)}, files)
+
+
+def _candidates(outcome: Outcome) -> list[dict[str, Any]]:
+    """What ``auto`` tried, if the cell was one."""
+    found: list[dict[str, Any]] = outcome.result.get("candidates", [])
+    return found
 
 
 def _fabric(shop: Workshop) -> Any:
@@ -248,10 +250,6 @@ def _fabric(shop: Workshop) -> Any:
     from lightning_fabric import Fabric
 
     return Fabric(accelerator=shop.device, devices=1)
-
-
-def _problem_name() -> str:
-    return "problem" if "problem" in signature(adapt).parameters else "problems"
 
 
 KINDS = {

@@ -1,14 +1,19 @@
 """Training and adaptation: settings as data, one engine, runs that survive being killed."""
 
-from proxmatch.learning.adapt import AdaptationResult, Evidence, adapt, adaptation_settings
+from proxmatch.learning.adapt import Method, adapt
 from proxmatch.learning.assess import Assessment, assess
+from proxmatch.learning.augmentation import augment
 from proxmatch.learning.engine import Check, RunResult, RunStatus, run
+from proxmatch.learning.evidence import AdaptationResult, Candidate, Evidence
+from proxmatch.learning.fine_tune import adaptation_settings, fine_tune, gentle_settings
 from proxmatch.learning.settings import (
     PRESETS,
+    Augmentation,
     Optimiser,
     Penalty,
     Preset,
     TrainingSettings,
+    Trajectory,
 )
 from proxmatch.learning.sources import Batch, pairs, stream, windows
 from proxmatch.learning.train import TrainingResult, train
@@ -17,9 +22,12 @@ __all__ = [
     "PRESETS",
     "AdaptationResult",
     "Assessment",
+    "Augmentation",
     "Batch",
+    "Candidate",
     "Check",
     "Evidence",
+    "Method",
     "Optimiser",
     "Penalty",
     "Preset",
@@ -27,9 +35,13 @@ __all__ = [
     "RunStatus",
     "TrainingResult",
     "TrainingSettings",
+    "Trajectory",
     "adapt",
     "adaptation_settings",
     "assess",
+    "augment",
+    "fine_tune",
+    "gentle_settings",
     "pairs",
     "run",
     "stream",

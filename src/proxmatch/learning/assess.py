@@ -12,8 +12,8 @@ from torch import Tensor
 
 from proxmatch.denoisers import ProximalDenoiser, lipschitz
 from proxmatch.errors import DivergenceWarning
+from proxmatch.learning.hold_out import psnr_from
 from proxmatch.learning.sources import generator_of
-from proxmatch.metrics import psnr
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import Problem
 
@@ -80,9 +80,7 @@ def assess(
     first = first or (0,) * len(images)
 
     def quality(found: Tensor) -> Tensor:
-        pieces = zip(found, images, first, strict=True)
-        values = [psnr(f[None, ..., c:], x[None, ..., c:]) for f, x, c in pieces]
-        return torch.cat(values).cpu()
+        return psnr_from(found, images, first).cpu()
 
     unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(place)
     denoising = {level: quality(model(images + level * unit)) for level in noise}

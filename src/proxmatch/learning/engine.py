@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser
 from proxmatch.errors import CheckpointError, InputError
@@ -136,15 +137,21 @@ def run(
     optimiser: torch.optim.Optimizer = torch.optim.Adam(
         model.parameters(), lr=settings.optimiser.rate, betas=settings.optimiser.betas
     )
+    mean = None
+    if settings.averaging is not None:
+        rule = get_ema_multi_avg_fn(settings.averaging)  # type: ignore[no-untyped-call]
+        mean = AveragedModel(model, multi_avg_fn=rule)
     wrapped, wrapped_optimiser = fabric.setup(model, optimiser)
     told = {**settings.model_dump(mode="json"), **(about or {})}
     memory, began = _Memory(), time.monotonic()
-    first = states.capture(0, told, model, optimiser)
+    first = states.capture(0, told, model, optimiser, *memory.written(mean))
     start = 0
     found = _resume(folder, told, model, optimiser)
     if found is not None:
         start, memory = found.step, _Memory.read(found)
         began -= memory.seconds
+        if mean is not None:
+            mean.load_state_dict(found.part("mean"))
     log = _open_log(folder / LOG, start)
     skipped, in_a_row = 0, 0
     status = RunStatus.COMPLETED
@@ -152,11 +159,13 @@ def run(
     def look(step: int) -> None:
         if check is None:
             return
-        model.eval()
-        seen = check(model)
-        model.train()
+        shown = mean.module if mean is not None else model
+        assert isinstance(shown, ProximalDenoiser)  # noqa: S101
+        shown.eval()
+        seen = check(shown)
+        shown.train()
         log.append({"step": step, "score": seen.score, **seen.facts})
-        memory.consider(seen.score, step, model)
+        memory.consider(seen.score, step, shown)
 
     if start == 0:
         look(0)
@@ -179,6 +188,8 @@ def run(
         wrapped_optimiser.step()
         if isinstance(model, LPN):
             model.project_()
+        if mean is not None:
+            mean.update_parameters(model)
         on_step(step + 1, value)
         done, last = step + 1, step + 1 == settings.steps
         if done % settings.log_every == 0 or last:
@@ -190,17 +201,21 @@ def run(
         memory.seconds = time.monotonic() - began
         if fabric.is_global_zero and (done % settings.checkpoint_every == 0 or last):
             states.write(
-                states.capture(done, told, model, optimiser, *memory.written()),
+                states.capture(done, told, model, optimiser, *memory.written(mean)),
                 folder,
                 {LOG: "".join(json.dumps(line) + "\n" for line in log).encode()},
             )
     model.eval()
     steps = settings.steps
     if status is RunStatus.NOT_FINITE:
-        found = states.read(folder)
-        steps = 0 if found is None else found.step
-        states.restore(found or first, model, optimiser)
+        good = states.read(folder) or first
+        steps = good.step
+        states.restore(good, model, optimiser)
+        if mean is not None:
+            mean.load_state_dict(good.part("mean"))
         log = [line for line in log if line["step"] <= steps]
+    if mean is not None:
+        model.load_state_dict(mean.module.state_dict())
     return RunResult(
         model, status, steps, skipped, log, memory.best, memory.best_step, memory.seconds
     )
@@ -226,8 +241,9 @@ class _Memory:
             self.best_step, self.best_score = step, score
             self.best = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
 
-    def written(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def written(self, mean: AveragedModel | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"direction.{key}": v for key, v in self.directions.items()}
+        tensors |= {f"mean.{name}": t for name, t in (mean.state_dict() if mean else {}).items()}
         tensors |= {f"best.{name}": t for name, t in (self.best or {}).items()}
         facts = (self.best_step, self.best_score, self.seconds)
         return tensors, dict(zip(("best_step", "best_score", "seconds"), facts, strict=True))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.metrics import psnr
 
 CROPS = 16
 
@@ -32,6 +33,16 @@ class HoldOut:
     training: list[Tensor]
     crops: Tensor
     first: tuple[int, ...]
+
+    def quality(self, found: Tensor) -> Tensor:
+        """PSNR of reconstructions of the crops where they were held out, ``(B,)`` in dB."""
+        return psnr_from(found, self.crops.to(found), self.first)
+
+
+def psnr_from(found: Tensor, images: Tensor, first: Sequence[int]) -> Tensor:
+    """PSNR over the columns from ``first`` on, of each of B images, ``(B,)`` in dB."""
+    pieces = zip(found, images, first, strict=True)
+    return torch.cat([psnr(f[None, ..., c:], x[None, ..., c:]) for f, x, c in pieces])
 
 
 def hold_out(images: Sequence[Tensor], size: int) -> HoldOut:

@@ -59,6 +59,46 @@ class Penalty(_Settings):
     restart: Positive = 0.25
 
 
+class Augmentation(_Settings):
+    """Random changes of the clean images, so that a few of them go further.
+
+    Attributes:
+        share: of the images that are changed; the others are left as they are.
+        rotation: largest angle, in degrees.
+        zoom: smallest and largest magnification.
+        shift: largest shift, as a fraction of the side. What comes in is the mirror image.
+        contrast: smallest and largest factor about the mean colour.
+        brightness: largest offset.
+        colours: e in the colour matrix Id + e N, N of standard normal entries.
+        gamma: largest absolute logarithm of an exponent.
+        blending: largest weight of another image of the batch.
+    """
+
+    share: float = Field(0.75, ge=0, le=1)
+    rotation: float = Field(20.0, ge=0, le=180)
+    zoom: tuple[Positive, Positive] = (0.8, 1.6)
+    shift: float = Field(0.25, ge=0, le=1)
+    contrast: tuple[Positive, Positive] = (0.6, 1.3)
+    brightness: float = Field(0.15, ge=0, le=1)
+    colours: float = Field(0.12, ge=0)
+    gamma: float = Field(0.3, ge=0)
+    blending: float = Field(0.0, ge=0, le=1)
+
+
+class Trajectory(_Settings):
+    """Inputs from where the denoiser is used: query points z_k of PnP-PGD.
+
+    Attributes:
+        share: of every batch.
+        refresh: steps after which they are found anew, with the denoiser as it then is.
+        images: whose trajectories are held at a time, for each problem.
+    """
+
+    share: float = Field(0.25, gt=0, le=1)
+    refresh: int = Field(50, ge=1)
+    images: int = Field(8, ge=1)
+
+
 class TrainingSettings(_Settings):
     """One training run.
 
@@ -70,6 +110,10 @@ class TrainingSettings(_Settings):
         batch: images a step, over all processes together.
         optimiser: of the weights.
         penalty: contractivity penalty, for gradient-step denoisers.
+        augmentation: of the clean images.
+        trajectory: query points of PnP-PGD among the inputs; only an adaptation has problems.
+        averaging: the weights that are looked at, and returned, are a mean in which those of k
+            steps before count this to the power of k.
         seed: of the images, the noise and the directions, at each step anew.
         checkpoint_every: steps between checkpoints.
         check_every: steps between two looks at the model, when somebody looks.
@@ -84,6 +128,9 @@ class TrainingSettings(_Settings):
     batch: int = Field(8, ge=1)
     optimiser: Optimiser = Optimiser()
     penalty: Penalty | None = None
+    augmentation: Augmentation | None = None
+    trajectory: Trajectory | None = None
+    averaging: float | None = Field(None, gt=0, lt=1)
     seed: int = Field(0, ge=0)
     checkpoint_every: int = Field(200, ge=1)
     check_every: int = Field(50, ge=1)
@@ -94,6 +141,12 @@ class TrainingSettings(_Settings):
     def _ordered(self) -> Self:
         if isinstance(self.noise, tuple) and self.noise[0] > self.noise[1]:
             raise ValueError("noise: the first level must not be above the second")
+        refresh = self.trajectory and self.trajectory.refresh
+        if refresh and self.checkpoint_every % refresh:
+            raise ValueError(
+                f"checkpoint_every: must be a multiple of trajectory.refresh ({refresh}), so that "
+                "a run that goes on finds its query points again"
+            )
         return self
 
     @classmethod
@@ -153,9 +206,9 @@ PRESETS: dict[str, Preset] = {
         GradientStepConfig.compact(),
         32,
         0.05,
-        steps=7_000,
+        steps=6_400,
         optimiser=Optimiser(rate=2e-3, clip=0.02),
-        penalty=Penalty(limit=0.86, begin=0.88),
+        penalty=Penalty(begin=0.88),
     ),
     "lpn-paper": _preset(
         LPNConfig.official(),

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.learning.augmentation import augment
 from proxmatch.learning.settings import TrainingSettings
 
 Draw = Callable[[int, torch.Generator], Tensor]
@@ -45,6 +46,15 @@ def generator_of(seed: int, *what: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
+def fingerprint(tensors: Sequence[Tensor]) -> str:
+    """Number and hash of what the tensors hold."""
+    digest = hashlib.sha256()
+    for t in tensors:
+        digest.update(str(tuple(t.shape)).encode())
+        digest.update(t.detach().cpu().float().contiguous().numpy().tobytes())
+    return f"{len(tensors)}-{digest.hexdigest()[:16]}"
+
+
 def stream(draw: Draw) -> Source:
     """New images and new noise at every step, for training.
 
@@ -53,8 +63,9 @@ def stream(draw: Draw) -> Source:
     """
 
     def source(step: int, settings: TrainingSettings) -> Batch:
-        clean = draw(settings.batch, generator_of(settings.seed, step, "images"))
-        return Batch(_noisy(clean, settings, generator_of(settings.seed, step, "noise")), clean)
+        return _batch(
+            draw(settings.batch, generator_of(settings.seed, step, "images")), step, settings
+        )
 
     return source
 
@@ -74,7 +85,7 @@ def pairs(images: Sequence[Tensor], size: int, draws: int | None) -> Source:
 
     Every image is seen equally often. With ``draws`` = M each has M noise draws, which stay the
     same from one epoch to the next, and so does the window that is cut from a larger image; with
-    None both are new each time.
+    None, or when the images are augmented, both are new each time.
 
     Args:
         images: ``(C, H, W)`` each, of any sizes from ``size`` on.
@@ -96,18 +107,28 @@ def pairs(images: Sequence[Tensor], size: int, draws: int | None) -> Source:
         return _noisy(clean[None], settings, generator)[0], clean
 
     def source(step: int, settings: TrainingSettings) -> Batch:
+        fixed = draws is not None and settings.augmentation is None
         keys, found = [], []
         for position in range(step * settings.batch, (step + 1) * settings.batch):
             epoch, place = divmod(position, count)
             order = torch.randperm(count, generator=generator_of(settings.seed, epoch, "order"))
             key = int(order[place])
-            which = ("pair", key) if draws else ("position", position)
             keys.append(key)
-            found.append(pair(key, which, settings))
-        noisy, clean = zip(*found, strict=True)
-        return Batch(torch.stack(noisy), torch.stack(clean), tuple(keys))
+            found.append(pair(key, ("pair", key) if fixed else ("position", position), settings))
+        noisy, clean = map(torch.stack, zip(*found, strict=True))
+        if settings.augmentation is not None:
+            return _batch(clean, step, settings)
+        return Batch(noisy, clean, tuple(keys))
 
     return source
+
+
+def _batch(clean: Tensor, step: int, settings: TrainingSettings) -> Batch:
+    """Images that are seen once, augmented, with noise."""
+    if settings.augmentation is not None:
+        generator = generator_of(settings.seed, step, "augmentation")
+        clean = augment(clean, settings.augmentation, generator)
+    return Batch(_noisy(clean, settings, generator_of(settings.seed, step, "noise")), clean)
 
 
 def _noisy(clean: Tensor, settings: TrainingSettings, generator: torch.Generator) -> Tensor:

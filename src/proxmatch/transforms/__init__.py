@@ -5,7 +5,7 @@ from proxmatch.transforms.aligned import Aligned
 from proxmatch.transforms.base import Transformed
 from proxmatch.transforms.colours import ColourStatistics, colour_statistics, colours_of
 from proxmatch.transforms.measured_colours import statistics_from_measurements
-from proxmatch.transforms.relax import relax, relax_from_measurements
+from proxmatch.transforms.relax import relax, relax_from_measurements, stand_ins
 from proxmatch.transforms.relaxed import Relaxed
 from proxmatch.transforms.symmetrized import Symmetrized
 from proxmatch.transforms.tuning import Trial, Tuned, tune
@@ -27,6 +27,7 @@ __all__ = [
     "colours_of",
     "relax",
     "relax_from_measurements",
+    "stand_ins",
     "statistics_from_measurements",
     "tune",
 ]

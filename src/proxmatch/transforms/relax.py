@@ -23,7 +23,7 @@ from proxmatch.errors import DivergenceWarning
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.transforms.relaxed import Relaxed
-from proxmatch.transforms.tuning import Tuned, tune
+from proxmatch.transforms.tuning import Quality, Tuned, tune
 
 #: About even steps in log t, from the denoiser as it is to nearly none.
 STRENGTHS = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
@@ -33,10 +33,11 @@ MIDDLING = 0.1
 
 def relax(
     model: ProximalDenoiser,
-    problem: Problem,
+    problem: Problem | Sequence[Problem],
     images: Tensor,
     *,
     strengths: Sequence[float] = STRENGTHS,
+    quality: Quality | None = None,
     iterations: int | None = None,
     seed: int = 0,
 ) -> Tuned[Relaxed]:
@@ -47,9 +48,10 @@ def relax(
 
     Args:
         model: D, which is held and not changed.
-        problem: what to reconstruct from.
+        problem: what to reconstruct from; several share one t.
         images: of the domain and of the problem's size, ``(N, C, H, W)``; one will do.
         strengths: values of t in (0, 1].
+        quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
         seed: of the simulated noise.
 
@@ -58,9 +60,16 @@ def relax(
     """
     grid = sorted({1.0, *strengths}, reverse=True)
     found = tune(
-        lambda t: Relaxed(model, t), grid, problem, images, iterations=iterations, seed=seed
+        lambda t: Relaxed(model, t),
+        grid,
+        problem,
+        images,
+        quality=quality,
+        iterations=iterations,
+        seed=seed,
     )
-    found.denoiser.record = {"problem": problem.name, "images": len(images), **found.to_json()}
+    names = ", ".join(found.chosen.by_problem)
+    found.denoiser.record = {"problem": names, "images": len(images), **found.to_json()}
     return found
 
 
@@ -89,13 +98,10 @@ def relax_from_measurements(
         iterations: PnP steps, if not those of the problem.
         seed: of the simulated noise.
     """
-    with warnings.catch_warnings():  # what is left of an image that diverged is used as well
-        warnings.simplefilter("ignore", DivergenceWarning)
-        run = pnp_pgd(y, problem, Relaxed(model, MIDDLING), record=(), iterations=iterations)
     found = relax(
         model,
         problem,
-        halved(run.reconstruction.clamp(0, 1)),
+        stand_ins(model, problem, y, iterations=iterations),
         strengths=strengths,
         iterations=iterations,
         seed=seed,
@@ -103,6 +109,26 @@ def relax_from_measurements(
     del found.denoiser.record["images"]
     found.denoiser.record["measurements"] = len(y)
     return found
+
+
+def stand_ins(
+    model: ProximalDenoiser, problem: Problem, y: Tensor, *, iterations: int | None = None
+) -> Tensor:
+    """Nearly clean images from measurements alone: halved reconstructions at a middling t.
+
+    Args:
+        model: D.
+        problem: what y was measured by.
+        y: measurements, ``(N, ...)``.
+        iterations: PnP steps, if not those of the problem.
+
+    Returns:
+        Images of the problem's size, ``(N, C, H, W)``, in [0, 1].
+    """
+    with warnings.catch_warnings():  # what is left of an image that diverged is used as well
+        warnings.simplefilter("ignore", DivergenceWarning)
+        run = pnp_pgd(y, problem, Relaxed(model, MIDDLING), record=(), iterations=iterations)
+    return halved(run.reconstruction.clamp(0, 1))
 
 
 def halved(images: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from proxmatch.problems import Problem
 PATIENCE = 2
 
 D = TypeVar("D", bound=Denoise)
+Quality = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class Trial:
 
     Attributes:
         strength: what was tried.
-        psnr: of the last iterate, mean over the images, in dB. An image that diverged counts as
-            it was left.
-        best: the highest of the mean PSNR of any iterate, in dB.
-        iteration: which iterate that is: where to stop.
+        psnr: of the last iterate, mean over images and problems, in dB. An image that diverged
+            counts as it was left.
+        best: the highest of the mean PSNR of any iterate, in dB; mean over the problems.
+        iteration: which iterate that is, of the first problem: where to stop.
         seconds: how long it took.
+        by_problem: the PSNR of the last iterate of each problem, by name.
     """
 
     strength: float
@@ -46,6 +48,7 @@ class Trial:
     best: float
     iteration: int
     seconds: float
+    by_problem: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,10 @@ class Tuned(Generic[D]):
 def tune(
     make: Callable[[float], D],
     strengths: Sequence[float],
-    problem: Problem,
+    problem: Problem | Sequence[Problem],
     images: Tensor,
     *,
+    quality: Quality | None = None,
     iterations: int | None = None,
     seed: int = 0,
 ) -> Tuned[D]:
@@ -85,18 +89,24 @@ def tune(
     Args:
         make: a denoiser of a given strength.
         strengths: what to try, in order of size.
-        problem: what to reconstruct from.
+        problem: what to reconstruct from; several share one strength.
         images: of the problem's size, ``(N, C, H, W)``; all are reconstructed together.
+        quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
         seed: of the noise in the simulated measurements.
     """
     if not strengths:
         raise InputError("there is no strength to choose from; give at least one")
-    y = problem.measure(images, seed=seed)
+    problems = [problem] if isinstance(problem, Problem) else list(problem)
+    if not problems:
+        raise InputError("there is no problem to choose a strength for; give at least one")
+    simulated = [(p, p.measure(images, seed=seed)) for p in problems]
+    quality = quality or (lambda found: psnr(found, images))
     made: list[tuple[Trial, D]] = []
     for strength in strengths:
         denoiser = make(strength)
-        made.append((_trial(strength, denoiser, y, problem, images, iterations), denoiser))
+        trial = _trial(strength, denoiser, simulated, images, quality, iterations)
+        made.append((trial, denoiser))
         scores = [trial.psnr for trial, _ in made]
         if len(scores) - 1 - scores.index(max(scores)) == PATIENCE:
             break
@@ -107,20 +117,26 @@ def tune(
 def _trial(
     strength: float,
     denoiser: Denoise,
-    y: Tensor,
-    problem: Problem,
+    simulated: Sequence[tuple[Problem, Tensor]],
     images: Tensor,
+    quality: Quality,
     iterations: int | None,
 ) -> Trial:
     started = time.perf_counter()
-    with warnings.catch_warnings():  # a strength that diverges loses, and that is all
-        warnings.simplefilter("ignore", DivergenceWarning)
-        run = pnp_pgd(y, problem, denoiser, truth=images, record=("psnr",), iterations=iterations)
-    curve = torch.zeros(1) if run.psnr is None else run.psnr.nan_to_num(0.0).mean(0)
+    last, curves = {}, []
+    for problem, y in simulated:
+        with warnings.catch_warnings():  # a strength that diverges loses, and that is all
+            warnings.simplefilter("ignore", DivergenceWarning)
+            run = pnp_pgd(
+                y, problem, denoiser, truth=images, record=("psnr",), iterations=iterations
+            )
+        last[problem.name] = float(quality(run.reconstruction).mean())
+        curves.append(torch.zeros(1) if run.psnr is None else run.psnr.nan_to_num(0.0).mean(0))
     return Trial(
         strength=float(strength),
-        psnr=float(psnr(run.reconstruction, images).mean()),
-        best=float(curve.max()),
-        iteration=int(curve.argmax()),
+        psnr=sum(last.values()) / len(last),
+        best=sum(float(curve.max()) for curve in curves) / len(curves),
+        iteration=int(curves[0].argmax()),
         seconds=time.perf_counter() - started,
+        by_problem=last,
     )

@@ -1,0 +1,246 @@
+"""Fine-tuning: the weights of a denoiser, trained on a few images."""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from torch import Tensor
+
+from proxmatch.denoisers import GradientStep, ProximalDenoiser
+from proxmatch.errors import AdaptationWarning, InputError
+from proxmatch.learning.assess import Assessment, assess
+from proxmatch.learning.engine import Check, run
+from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Evidence
+from proxmatch.learning.frame import around, core, inside
+from proxmatch.learning.hold_out import HoldOut, hold_out
+from proxmatch.learning.settings import (
+    Augmentation,
+    Optimiser,
+    Penalty,
+    TrainingSettings,
+    Trajectory,
+)
+from proxmatch.learning.sources import fingerprint, pairs
+from proxmatch.learning.train import versions
+from proxmatch.learning.trajectory import along_trajectory
+from proxmatch.losses import Constant, GammaSchedule, Geometric
+from proxmatch.problems import Problem
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Loss = Literal["mse", "l1", "pm", "scaled-mse", "adapm"]
+Select = Literal["best", "last"]
+
+
+def fine_tune(
+    model: ProximalDenoiser,
+    images: Sequence[Tensor],
+    settings: TrainingSettings,
+    *,
+    problems: Sequence[Problem],
+    size: int,
+    select: Select = "best",
+    draws: int | None = None,
+    held_out: bool = True,
+    folder: str | Path | None = None,
+    fabric: Fabric | None = None,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> AdaptationResult:
+    """Train a copy of a denoiser on images; see :func:`proxmatch.learning.adapt`.
+
+    Args:
+        model: an LPN or a GradientStep, maybe aligned, in whose frame it is then trained.
+        images: clean, ``(C, H, W)`` each.
+        settings: of the training.
+        problems: that decide what is best, and whose trajectories are followed if the settings ask
+            for it; of images of ``size``.
+        size: side of the windows.
+        select: ``best`` or ``last`` weights.
+        draws: noise draws for each image; None for new noise each time.
+        held_out: keep a part of the images to measure on.
+        folder: for the state and the log.
+        fabric: where and in what precision.
+        on_step: told the step and its loss.
+    """
+    if select == "best" and not held_out:
+        raise InputError("select='best' needs held-out images; take select='last'")
+    split = hold_out(images, size) if held_out else None
+    training = images if split is None else split.training
+    adapted = copy.deepcopy(model)
+    network = core(adapted)
+    before = check = None
+    if split is not None:
+        before = look(adapted, split, problems, settings)
+        check = _checker(adapted, before, split, problems, settings)
+    about = {
+        "images": fingerprint(images),
+        "source": fingerprint(list(model.state_dict().values())),
+        "draws": draws,
+        "held_out": held_out,
+        "size": size,
+    }
+    source = pairs(training, size, draws)
+    if settings.trajectory is not None:
+        source = along_trajectory(source, adapted, problems)
+    with tempfile.TemporaryDirectory() as temporary:
+        result = run(
+            network,
+            inside(adapted, source),
+            settings,
+            folder or temporary,
+            fabric=fabric,
+            check=check,
+            about=about,
+            on_step=on_step,
+        )
+    step = result.steps
+    if select == "best" and result.best is not None:
+        network.load_state_dict(result.best)
+        step = result.best_step or 0
+    if isinstance(network, GradientStep):
+        network.lipschitz = None  # it was the source's
+    evidence = None
+    if before is not None and split is not None:
+        evidence = Evidence(before, look(adapted, split, problems, settings))
+        if isinstance(network, GradientStep):
+            network.lipschitz = round(evidence.after.lipschitz, 4)
+        _speak(evidence, step, select)
+    lost = [line["saturation"] > 0.95 for line in result.history if "saturation" in line]
+    network.record = {
+        **core(model).record,
+        "adapted": {
+            **about,
+            "number": len(images),
+            "select": select,
+            "step": step,
+            "settings": settings.model_dump(mode="json"),
+            "status": str(result.status),
+            "minutes": round(result.seconds / 60, 2),
+            "versions": versions(),
+            "before": before and before.means(),
+            "after": evidence and evidence.after.means(),
+        },
+    }
+    saturated = sum(lost) / len(lost) if lost else None
+    if saturated is not None and saturated > 0.5:
+        warnings.warn(
+            f"proximal matching had no gradient left at {100 * saturated:.0f} % of the steps: "
+            "gamma is far below the error; take a larger one, or the schedule FromData",
+            AdaptationWarning,
+            stacklevel=3,
+        )
+    return AdaptationResult(adapted, result.status, step, result.history, evidence, saturated)
+
+
+def adaptation_settings(
+    model: ProximalDenoiser, method: Loss, inputs: int, **changes: Any
+) -> TrainingSettings:
+    """The settings of the paper's methods: everything but the loss is the same for all of them.
+
+    Args:
+        model: decides the noise level, the number of steps and gamma.
+        method: see :func:`proxmatch.learning.adapt`.
+        inputs: how many different inputs there are, N M.
+        changes: of single settings.
+    """
+    if method not in get_args(Loss):
+        raise InputError(f"no method {method!r}; there are {', '.join(get_args(Loss))}")
+    gradient_step = isinstance(core(model), GradientStep)
+    if method == "adapm" and not gradient_step:
+        raise InputError("adapm is proximal matching with a penalty for gradient-step denoisers")
+    batch = 4
+    gamma: GammaSchedule = Constant(gamma=0.025) if gradient_step else Geometric()
+    epochs = 20 if gradient_step else 200  # the paper's
+    steps = max(200, math.ceil(epochs * inputs / batch))
+    every = max(1, steps // (10 if gradient_step else 20))  # a look at a GS takes longer
+    defaults: dict[str, Any] = {
+        "loss": "pm" if method == "adapm" else method,
+        "gamma": gamma,
+        "noise": model.sigma or 0.05,
+        "steps": steps,
+        "batch": batch,
+        "optimiser": Optimiser(
+            rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1, clip=0.02 if gradient_step else None
+        ),
+        "penalty": Penalty(iterations=5) if method == "adapm" else None,
+        "check_every": every,
+        "checkpoint_every": every,
+    }
+    return TrainingSettings.model_validate({**defaults, **changes})
+
+
+def gentle_settings(model: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
+    """A short training that one image does not mislead: augmented, averaged, along the trajectory.
+
+    Args:
+        model: decides rate, batch and number of steps.
+        number: of images.
+        changes: of single settings.
+    """
+    gradient_step = isinstance(core(model), GradientStep)
+    steps = 100 if gradient_step else (200 if number < 5 else 600)
+    defaults: dict[str, Any] = {
+        "noise": (0.05, 0.15),
+        "steps": steps,
+        "batch": 4 if gradient_step else 8,
+        "optimiser": Optimiser(rate=3e-4 if gradient_step else 7e-4, final=0.05, clip=0.02),
+        "augmentation": Augmentation(),
+        "trajectory": Trajectory(),
+        "averaging": 0.98,
+        "check_every": steps,
+        "checkpoint_every": 100,
+    }
+    return TrainingSettings.model_validate({**defaults, **changes})
+
+
+def look(
+    model: ProximalDenoiser,
+    split: HoldOut,
+    problems: Sequence[Problem],
+    settings: TrainingSettings,
+    iterations: int = 40,
+) -> Assessment:
+    """The figures of a denoiser on what was held out."""
+    noise = settings.noise if isinstance(settings.noise, float) else settings.noise[1]
+    return assess(
+        model.eval(),
+        split.crops,
+        problems,
+        noise=(noise,),
+        first=split.first,
+        iterations=iterations,
+    )
+
+
+def _checker(
+    adapted: ProximalDenoiser,
+    before: Assessment,
+    split: HoldOut,
+    problems: Sequence[Problem],
+    settings: TrainingSettings,
+) -> Callable[[ProximalDenoiser], Check]:
+    def check(network: ProximalDenoiser) -> Check:
+        now = look(around(adapted, network), split, problems, settings, iterations=20)
+        gains = Evidence(before, now)
+        sound = min(gains.gains.values()) >= -LEEWAY
+        return Check(gains.gain if sound else None, {"held_out": now.means()})
+
+    return check
+
+
+def _speak(evidence: Evidence, step: int, select: Select) -> None:
+    if evidence.gain < 0 or min(evidence.gains.values()) < -LEEWAY:
+        advice = "try select='best', fewer steps, more images or another method"
+        message = f"this adaptation made things worse: {evidence}; {advice}"
+    elif step == 0:
+        message = "no step of the adaptation was better than the source, which is returned as it is"
+    else:
+        return
+    warnings.warn(message, AdaptationWarning, stacklevel=4)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
+from proxmatch.errors import AdaptationWarning, InputError
+from proxmatch.learning import (
+    Optimiser,
+    TrainingSettings,
+    adapt,
+    adaptation_settings,
+    pairs,
+    run,
+    stream,
+)
+from proxmatch.learning.frame import around, core, inside
+from proxmatch.metrics import psnr
+from proxmatch.pnp import pnp_pgd
+from proxmatch.problems import gaussian_deblurring, super_resolution
+from proxmatch.transforms import Aligned, Relaxed, align, colour_statistics
+
+DEBLURRING = gaussian_deblurring(16, channels=3, noise=0.02, iterations=10)
+PROBLEMS = [DEBLURRING, super_resolution(16, factor=2, kernel_size=5, channels=3, iterations=10)]
+
+
+def pictures(
+    count: int, generator: torch.Generator, *, low: float = 0.0, size: int = 16
+) -> torch.Tensor:
+    """Two colours with a vertical edge between them, in [low, low + 0.4]."""
+    levels = low + 0.4 * torch.rand(count, 3, 2, generator=generator)
+    edge = torch.randint(2, size - 2, (count,), generator=generator)
+    left = (torch.arange(size)[None] < edge[:, None])[:, None]
+    rows = torch.where(left, levels[..., :1], levels[..., 1:])
+    return rows[:, :, None].expand(-1, -1, size, -1).contiguous()
+
+
+def bright(number: int, seed: int = 3) -> torch.Tensor:
+    return pictures(number, torch.Generator().manual_seed(seed), low=0.55)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> LPN:
+    """A denoiser that has only seen dark pictures."""
+    torch.manual_seed(0)
+    denoiser = LPN(LPNConfig(size=16, hidden=8, features=8, strides=(2,), sigma=0.1))
+    settings = TrainingSettings(steps=300, noise=0.1, optimiser=Optimiser(rate=1e-2))
+    run(denoiser, stream(pictures), settings, tmp_path_factory.mktemp("source"))
+    dark = pictures(64, torch.Generator().manual_seed(5))
+    denoiser.record = {"colours": colour_statistics(dark).to_json()}
+    return denoiser
+
+
+@torch.no_grad()
+def quality(model: object, problem=DEBLURRING) -> float:  # type: ignore[no-untyped-def]
+    test = bright(8, seed=77)
+    run = pnp_pgd(problem.measure(test), problem, model, record=())  # type: ignore[arg-type]
+    return float(psnr(run.reconstruction, test).mean())
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
+    source: LPN, number: int, tmp_path: Path
+) -> None:
+    result = adapt(source, bright(number), problem=DEBLURRING)
+    assert result.evidence is not None
+    assert result.evidence.gain > 1
+    assert quality(result.model) > quality(source) + 1
+    names = [candidate.name for candidate in result.table]
+    assert names == [
+        "source",
+        "relaxed",
+        "Wiener",
+        "aligned + relaxed",
+        "total variation",
+        "aligned + fine-tuned + relaxed",
+    ]
+    chosen = [candidate for candidate in result.table if candidate.chosen]
+    assert len(chosen) == 1
+    possible = [c.score for c in result.table if c.name != "total variation"]
+    assert chosen[0].score == max(possible)
+    again = load(save(result.model, tmp_path / "saved"))
+    assert quality(again) == pytest.approx(quality(result.model), abs=1e-4)
+    assert result.model.record["auto"]["chosen"] == chosen[0].name
+
+
+def test_several_problems_share_a_strength_and_none_is_sacrificed(source: LPN) -> None:
+    result = adapt(source, bright(5), problem=PROBLEMS)
+    chosen = next(c for c in result.table if c.chosen)
+    assert set(chosen.scores) == {p.name for p in PROBLEMS}
+    for name, score in chosen.scores.items():
+        assert score >= result.table[0].scores[name] - 0.05
+
+
+def test_out_of_time_only_the_first_is_tried(source: LPN) -> None:
+    with pytest.warns(AdaptationWarning, match="nothing that was tried is better"):
+        result = adapt(source, bright(1), problem=DEBLURRING, budget=0.0)
+    assert [c.name for c in result.table] == ["source"]
+    assert result.model is source
+
+
+def test_gradient_step_denoisers_get_the_penalty_too() -> None:
+    torch.manual_seed(0)
+    model = GradientStep(GradientStepConfig(widths=(4, 4), sigma=0.05))
+    problem = gaussian_deblurring(16, channels=3, iterations=2)
+    result = adapt(model, bright(1), problem=problem)
+    assert [c.name for c in result.table if "fine-tuned" in c.name] == [
+        "fine-tuned + relaxed",
+        "fine-tuned with penalty + relaxed",
+    ]  # nothing is known of the colours of this one
+
+
+def test_alignment_alone(source: LPN) -> None:
+    result = adapt(source, bright(3), "align", problem=DEBLURRING)
+    assert isinstance(result.model, Aligned)
+    assert result.evidence is not None
+    assert quality(result.model) > quality(source)
+
+
+def test_measurements_are_enough(source: LPN) -> None:
+    y = DEBLURRING.measure(bright(12, seed=21))
+    result = adapt(source, measurements=y, problem=DEBLURRING)
+    assert isinstance(result.model, Relaxed)
+    assert result.evidence is None
+    assert [c.name for c in result.table] == ["source", "relaxed", "aligned + relaxed"]
+    assert quality(result.model) > quality(source) + 1
+    unknown = LPN(source.config)
+    unknown.load_state_dict(source.state_dict())
+    with pytest.warns(AdaptationWarning, match="relaxed only"):
+        result = adapt(unknown, measurements=y, problem=DEBLURRING)
+    assert quality(result.model) >= quality(source) - 0.1
+
+
+def test_training_in_the_frame_of_an_alignment_is_training_the_aligned_denoiser(
+    source: LPN,
+) -> None:
+    aligned = align(source, bright(4), scale=0.4)
+    batch = inside(aligned, pairs(list(bright(4)), 16, None))(0, TrainingSettings(noise=0.1))
+    plain = pairs(list(bright(4)), 16, None)(0, TrainingSettings(noise=0.1))
+    inner = (core(aligned)(batch.noisy) - batch.clean).square().sum()
+    outer = (aligned(plain.noisy) - plain.clean).square().sum()
+    torch.testing.assert_close(inner, 0.4**2 * outer, rtol=1e-4, atol=1e-6)
+    assert core(around(aligned, core(aligned))) is source
+
+
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.AdaptationWarning")  # 20 steps do not help
+def test_an_aligned_denoiser_is_fine_tuned_where_it_is(source: LPN) -> None:
+    aligned = align(source, bright(4))
+    settings = adaptation_settings(aligned, "mse", 8, steps=20, check_every=10)
+    result = adapt(aligned, bright(5), settings=settings, problem=DEBLURRING, select="last")
+    assert isinstance(result.model, Aligned)
+    assert result.model.settings == aligned.settings
+    assert core(result.model) is not source
+    changed = [
+        not torch.equal(a, b)
+        for a, b in zip(core(result.model).parameters(), source.parameters(), strict=True)
+    ]
+    assert any(changed)
+    with pytest.raises(InputError, match="cannot be trained"):
+        adapt(Relaxed(source, 0.5), bright(5), settings=settings, problem=DEBLURRING)

@@ -1,0 +1,261 @@
+"""What every problem of the catalogue obeys, and what each of them is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy import ndimage
+from scipy.linalg import hadamard
+from torch import Tensor
+
+from proxmatch.errors import InputError, StepSizeError
+from proxmatch.pnp import pnp_pgd
+from proxmatch.problems import (
+    PROBLEMS,
+    Problem,
+    compressed_sensing,
+    denoising,
+    inpainting,
+    make_problem,
+    motion_deblurring,
+)
+from proxmatch.problems.catalogue import image_side, options
+from proxmatch.problems.motion import random_path, stroke
+from tests.problems.test_norms import by_svd
+
+SMALL = {
+    "deblurring": ((9, 14), ["noise=0.03"]),
+    "super-resolution": ((12, 8), ["factor=2", "kernel_size=5", "noise=0.03"]),
+    "super-resolution x3": ((12, 9), ["factor=3", "kernel_size=7", "noise=0.03"]),
+    "motion-deblurring": ((9, 12), ["length=7", "angle=30", "noise=0.03"]),
+    "motion-deblurring, random": ((9, 12), ["length=8", "seed=3", "noise=0.03"]),
+    "inpainting": ((9, 12), ["keep=0.4", "seed=1", "noise=0.03"]),
+    "denoising": ((9, 12), ["noise=0.03"]),
+    "compressed-sensing": ((8, 16), ["share=0.3", "noise=0.03"]),
+}
+every = pytest.mark.parametrize("case", SMALL)
+
+
+def small(case: str, size: Any = None, **common: Any) -> Problem:
+    found, given = SMALL[case]
+    name = case.split(",")[0].split(" ")[0]
+    return make_problem(name, size or found, given, **{"dtype": torch.float64, **common})
+
+
+def images(problem: Problem, n: int = 2, seed: int = 0) -> Tensor:
+    g = torch.Generator().manual_seed(seed)
+    return torch.rand(n, *problem.img_size, generator=g, dtype=torch.float64).to(problem.dtype)
+
+
+def test_every_name_of_the_catalogue_is_tested() -> None:
+    assert {case.split(",")[0].split(" ")[0] for case in SMALL} == set(PROBLEMS)
+
+
+@every
+def test_adjoint(case: str) -> None:
+    problem = small(case)
+    x = images(problem, 1)
+    y = torch.rand_like(problem.physics.A(x))
+    left = (problem.physics.A(x) * y).sum()
+    right = (x * problem.physics.A_adjoint(y)).sum()
+    assert abs(left - right) <= 1e-12 * abs(left)
+
+
+@every
+def test_the_norm_is_exact(case: str) -> None:
+    problem = small(case, channels=1)
+    assert problem.lipschitz.exact
+    truth = by_svd(problem.physics, problem.img_size)
+    assert problem.lipschitz.value == pytest.approx(truth, rel=1e-10)
+    assert problem.eta * truth <= 0.951
+
+
+@every
+def test_noise_is_as_announced_and_where_something_is_measured(case: str) -> None:
+    size = {"compressed-sensing": 64, "super-resolution x3": 96}.get(case, 64)
+    problem = small(case, size, dtype=torch.float32)
+    x = images(problem, 4)
+    clean = problem.physics.A(x)
+    noise = problem.measure(x) - clean
+    if case in ("inpainting", "compressed-sensing"):
+        measured = problem.physics.mask.expand_as(clean) > 0
+        assert bool((noise[~measured] == 0).all())
+        noise = noise[measured]
+    assert float(noise.std()) == pytest.approx(0.03, rel=0.03)
+    assert abs(float(noise.mean())) < 1e-3
+
+
+@every
+def test_gradient_steps_fit_the_data(case: str) -> None:
+    problem = small(case, dtype=torch.float32)
+    x = images(problem)
+    y = problem.measure(x)
+    run = pnp_pgd(y, problem, lambda z, _: z, iterations=60)
+    start, end = problem.fidelity(problem.initial(y), y), problem.fidelity(run.reconstruction, y)
+    assert bool((end <= start + 1e-6).all())
+    assert bool((end < 0.5 * problem.fidelity(torch.zeros_like(x), y)).all())
+
+
+@every
+def test_moving_to_another_precision_builds_the_same_operator(case: str) -> None:
+    single, double = small(case, dtype=torch.float32), small(case)
+    x = images(double)
+    moved = single.to(torch.float64)
+    torch.testing.assert_close(moved.physics.A(x), double.physics.A(x), rtol=0, atol=1e-13)
+
+
+def test_motion_is_a_circular_convolution_with_the_kernel() -> None:
+    kernel = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    problem = motion_deblurring((9, 12), kernel=kernel, dtype=torch.float64, noise=0)
+    x = images(problem)
+    expected = [
+        [ndimage.convolve(c, kernel.numpy(), mode="wrap") for c in image] for image in x.numpy()
+    ]
+    np.testing.assert_allclose(problem.physics.A(x), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 8, 15])
+def test_strokes(length: int) -> None:
+    flat, upright, slanted = (stroke(length, angle) for angle in (0, 90, 30))
+    side = len(flat)
+    assert side % 2 == 1
+    assert length <= side <= length + 1
+    assert flat[side // 2].sum() == pytest.approx(1)
+    torch.testing.assert_close(upright, flat.T, rtol=0, atol=1e-12)
+    if length % 2:  # all of its pixels alike, but for the half pixels at the ends
+        assert float(flat[side // 2, 1:-1].std(correction=0)) < 1e-3 if length > 3 else True
+    centre = torch.arange(side, dtype=torch.float64) - side // 2
+    rows, cols = (slanted.sum(axis) for axis in (1, 0))
+    assert float(rows @ centre) == pytest.approx(0, abs=1e-12)
+    # Up and to the right: the slope of the second moments is that of the angle.
+    covariance = torch.einsum("ij,i,j->", slanted, -centre, centre)
+    if length >= 15:
+        spread = (cols @ centre.square(), rows @ centre.square())
+        assert float(covariance) > 0
+        assert float(spread[1] / spread[0]) == pytest.approx(np.tan(np.pi / 6) ** 2, rel=0.1)
+
+
+def test_random_paths_depend_on_the_seed_alone() -> None:
+    before = torch.get_rng_state()
+    one, again, other = random_path(9, 1), random_path(9, 1), random_path(9, 2)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert float(one.sum()) == pytest.approx(1)
+
+
+def test_inpainting_keeps_some_pixels_and_starts_from_their_neighbours() -> None:
+    problem = inpainting(64, keep=0.3, seed=2)
+    x = images(problem)
+    y = problem.measure(x)
+    known = problem.physics.mask[0, 0] > 0
+    assert float(known.float().mean()) == pytest.approx(0.3, abs=0.03)
+    assert torch.equal(y[..., known], x[..., known])
+    assert float(y[..., ~known].abs().max()) == 0
+    assert not torch.equal(inpainting(64, keep=0.3, seed=3).physics.mask, problem.physics.mask)
+
+    start = problem.initial(y)
+    assert torch.equal(start[..., known], x[..., known])
+    places = (~known).nonzero().tolist()[:50]
+    for i, j in places:  # by hand: the smallest square that holds a measured pixel
+        for radius in (1, 2, 4, 8):
+            box = (
+                slice(max(0, i - radius), i + radius + 1),
+                slice(max(0, j - radius), j + radius + 1),
+            )
+            if bool(known[box].any()):
+                expected = x[0, :, *box][:, known[box]].mean(1)
+                torch.testing.assert_close(start[0, :, i, j], expected, rtol=0, atol=1e-5)
+                break
+
+
+def test_one_known_pixel_fills_the_image() -> None:
+    mask = torch.zeros(7, 40)
+    mask[3, 38] = 1
+    problem = inpainting((7, 40), mask=mask)
+    start = problem.initial(problem.measure(torch.full((1, 3, 7, 40), 0.25)))
+    torch.testing.assert_close(start, torch.full_like(start, 0.25), rtol=0, atol=1e-6)
+
+
+def test_denoising_with_no_prior_returns_the_data() -> None:
+    problem = denoising(8)
+    y = problem.measure(images(problem))
+    assert torch.equal(problem.initial(y), y)
+    run = pnp_pgd(y, problem, lambda z, _: z)
+    torch.testing.assert_close(run.reconstruction, y)
+
+
+def test_the_camera_measures_walsh_hadamard_coefficients() -> None:
+    problem = compressed_sensing((8, 4), share=0.5, channels=1, dtype=torch.float64)
+    x = images(problem, 1)
+    rows, cols = (torch.from_numpy(hadamard(n) / np.sqrt(n)) for n in (8, 4))
+    mask = problem.physics.mask
+    assert float(mask.sum()) == 16
+    found = problem.physics.A(x)
+    # deepinv's order of the rows is its own: compare energies and the mean, which is always kept.
+    assert float((found**2).sum()) <= float(((rows @ x @ cols) ** 2).sum()) + 1e-12
+    assert float(found.abs().max()) == pytest.approx(float(x.sum() / np.sqrt(32)))
+    everything = compressed_sensing((8, 4), share=1, channels=1, dtype=torch.float64)
+    x0 = everything.initial(everything.measure(x))
+    torch.testing.assert_close(x0, x, rtol=0, atol=1e-12)
+
+
+def test_kernels_and_masks_from_pictures(tmp_path: Path) -> None:
+    kernel = np.zeros((3, 5), np.uint8)
+    kernel[1, 1:4] = (50, 100, 50)
+    Image.fromarray(kernel).save(tmp_path / "kernel.png")
+    read = options("motion-deblurring", [f"kernel={tmp_path / 'kernel.png'}"])["kernel"]
+    np.testing.assert_allclose(read, kernel / 200)
+    mask = np.zeros((6, 8), np.uint8)
+    mask[2:] = 255
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    problem = make_problem("inpainting", (6, 8), [f"mask={tmp_path / 'mask.png'}"])
+    assert torch.equal(problem.physics.mask[0, 0] > 0, torch.from_numpy(mask > 0))
+
+
+def test_sizes_of_images_from_those_of_their_measurements() -> None:
+    assert image_side("super-resolution", (5, 6), {}) == (20, 24)
+    assert image_side("super-resolution", (5, 6), {"factor": 3}) == (15, 18)
+    assert image_side("deblurring", (5, 6), {}) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("sharpening", [], "no problem 'sharpening'; there are deblurring"),
+        ("deblurring", ["factor=2"], "no option of deblurring; there are noise=..., eta=..."),
+        ("deblurring", ["noise"], "no option"),
+        ("deblurring", ["noise=much"], "noise='much' cannot be read"),
+        ("deblurring", ["noise=0.1", "noise=0.2"], "given twice"),
+        ("deblurring", ["noise=-1"], "nonnegative"),
+        ("super-resolution", ["factor=3"], "multiples of 3"),
+        ("super-resolution", ["factor=1.5"], "cannot be read"),
+        ("inpainting", ["keep=0"], "share of the pixels"),
+        ("inpainting", ["mask=nowhere.png"], "nowhere.png: not a regular file"),
+        ("motion-deblurring", ["length=0"], "at least 1 pixel"),
+        ("motion-deblurring", ["length=99"], "does not fit"),
+        ("motion-deblurring", ["kernel=nowhere.png"], "nowhere.png"),
+        ("compressed-sensing", ["share=2"], "share must be in"),
+    ],
+)
+def test_what_cannot_be_asked_for(name: str, given: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_problem(name, 32, given)
+
+
+def test_more_that_cannot_be() -> None:
+    with pytest.raises(InputError, match="powers of two"):
+        compressed_sensing(12)
+    with pytest.raises(InputError, match="mask is 3 x 3"):
+        inpainting(4, mask=torch.ones(3, 3))
+    with pytest.raises(InputError, match="no pixel"):
+        inpainting(4, mask=torch.zeros(4, 4))
+    with pytest.raises(InputError, match="finite numbers"):
+        motion_deblurring(8, kernel=torch.full((3, 3), float("nan")))
+    with pytest.raises(StepSizeError, match="eta"):
+        denoising(8, eta=1.0)
