@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, get_args
 
 import torch
 
-from proxmatch.errors import InputError
+from proxmatch.errors import FolderInUseError, InputError
 from proxmatch.experiments import engines, report
 from proxmatch.experiments.cells import Cell, Store
 from proxmatch.experiments.engines import INPUTS, EngineName
@@ -119,7 +120,7 @@ def reproduce(
     on_plan(len(planned), len(missing))
     spent = _minutes(out)
     workers = workers or engines.available_cores()
-    shown = [time.monotonic(), 0.0]
+    shown = [time.monotonic()]
 
     def publish(finished: bool) -> list[Table]:
         return report.write(
@@ -149,10 +150,35 @@ def reproduce(
         _device(scale),
         scale.threads,
     )
-    engines.run(
-        todo.cells, store, shop, engine=engine, workers=workers, address=address, on_done=on_done
-    )
-    return Reproduction(out, publish(finished=True), len(planned), computed)
+    with _alone(store.folder):
+        engines.run(
+            todo.cells,
+            store,
+            shop,
+            engine=engine,
+            workers=workers,
+            address=address,
+            on_done=on_done,
+        )
+        return Reproduction(out, publish(finished=True), len(planned), computed)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep a second run away from a folder of cells, as long as this one lives."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks here; what is written is whole all the same
+        yield
+        return
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderInUseError(
+                f"another run is computing in {folder}: wait for it, or give another folder"
+            ) from None
+        yield
 
 
 def _scale(scale: str | Scale, seed: int | None) -> Scale:

@@ -205,8 +205,8 @@ def _deployed(
     if images is None:
         if "baseline" in s:
             return Identity(problem.img_size[0]), None, None, None
-        t = next((c["strength"] for c in _candidates(needs["model"]) if c["chosen"]), 1.0)
-        return denoiser(needs["model"], shop.device), t, None, None
+        model = denoiser(needs["model"], shop.device)
+        return model, model.t if isinstance(model, Relaxed) else 1.0, None, None
     if "baseline" in s:
         fit: Any = {"none": no_denoiser, "wiener": wiener, "tv": total_variation}[s["baseline"]]
         found = fit(problem, images, seed=s["seed"])
@@ -236,12 +236,6 @@ def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Wo
     strips = pictures.strips(deployed, problem, y, s["frames"], known["iterations"])
     files = {f"{index}.png": pictures.png(strip) for index, strip in enumerate(strips)}
     return Outcome({"status": "completed", "ids": list(ids)}, files)
-
-
-def _candidates(outcome: Outcome) -> list[dict[str, Any]]:
-    """What ``auto`` tried, if the cell was one."""
-    found: list[dict[str, Any]] = outcome.result.get("candidates", [])
-    return found
 
 
 def _fabric(shop: Workshop) -> Any:
