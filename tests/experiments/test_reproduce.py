@@ -82,6 +82,7 @@ def test_the_folder_holds_what_the_page_reads(done: Path) -> None:
         for ending in ("png", "pdf", "csv"):
             assert (done / "figures" / f"{figure['name']}.{ending}").stat().st_size > 0
     assert figures[0]["name"] == "domains"
+    assert figures[-1]["name"] == "certificate-super-resolution"
     for name in ("table2", "table3", "main"):
         assert (done / "tables" / f"{name}.tex").is_file()
 

@@ -26,6 +26,7 @@ SCALE = Scale(
     lipschitz_at=(1, 3),
     lanczos=4,
     picture_images=1,
+    certificate_images=1,
     resamples=200,
     families={
         "lpn": FamilyScale(

@@ -17,10 +17,16 @@ from typing import Any, Literal
 
 from proxmatch.files import write_together
 
-Kind = Literal["model", "adaptation", "reconstruction", "pictures"]
+Kind = Literal["model", "adaptation", "reconstruction", "pictures", "certificate"]
 
 #: To be raised when the code of a kind gives other results than before.
-VERSIONS: dict[Kind, int] = {"model": 1, "adaptation": 1, "reconstruction": 1, "pictures": 1}
+VERSIONS: dict[Kind, int] = {
+    "model": 1,
+    "adaptation": 1,
+    "reconstruction": 1,
+    "pictures": 1,
+    "certificate": 1,
+}
 
 
 @dataclass(frozen=True)

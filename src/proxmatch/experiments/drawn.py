@@ -39,8 +39,14 @@ class Drawn:
     lines: list[Line] = field(repr=False)
 
 
-def write(out: Path, drawn: Sequence[Drawn]) -> None:
-    """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``."""
+def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = ()) -> None:
+    """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``.
+
+    Args:
+        out: folder of the experiment.
+        drawn: the figures.
+        others: entries of the index for figures that are there already.
+    """
     folder = out / "figures"
     folder.mkdir(exist_ok=True)
     for one in drawn:
@@ -51,5 +57,8 @@ def write(out: Path, drawn: Sequence[Drawn]) -> None:
             one.figure.savefig(buffer, format=kind, **options)
             files[f"{one.name}.{kind}"] = buffer.getvalue()
         write_together(folder, files)
-    index = [{"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn]
+    index = [
+        *({"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn),
+        *others,
+    ]
     write_together(folder, {"index.json": (json.dumps(index, indent=1) + "\n").encode()})

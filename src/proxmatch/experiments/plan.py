@@ -9,7 +9,7 @@ from typing import Any
 
 from proxmatch.experiments.cells import Cell, Label, Outcome, cell
 from proxmatch.experiments.inputs import Data, first
-from proxmatch.experiments.methods import BASELINE, METHODS, Method
+from proxmatch.experiments.methods import BASELINE, METHODS, PROPOSED, Method
 from proxmatch.experiments.models import REFERENCE, Origin, origin
 from proxmatch.experiments.scales import FamilyScale, Row, Scale
 
@@ -72,6 +72,8 @@ def plan(
                 taken[made.key] = came.outcome
         for row in own.rows:
             cells += _row(scale, data, family, own, row, models)
+        if family == next(iter(scale.families)) and scale.certificate_images:
+            cells += _certificates(scale, data, family, cells, models)
     for row in scale.baselines:
         own = next(iter(scale.families.values()))  # for the number of images to tune on
         cells += _row(scale, data, BASELINE, own, row, {})
@@ -173,6 +175,37 @@ def _reconstructions(
                 "frames": [k for k in FRAMES if k <= scale.iterations],
             }
             yield cell("pictures", shown, labelled, model=model, reconstruction=found)
+
+
+def _certificates(
+    scale: Scale, data: Data, family: str, cells: Sequence[Cell], models: Mapping[str, Cell]
+) -> Iterator[Cell]:
+    """The source, what MSE and the proposed loss make of it, and the reference."""
+    wanted = {"mse", PROPOSED[family]}
+    adapted = {
+        c.label.method: c
+        for c in cells
+        if c.kind == "adaptation"
+        and (c.label.family, c.label.n, c.label.set) == (family, scale.certificate_budget, 0)
+        and c.label.source == "extreme"
+        and c.label.method in wanted
+    }
+    for problem in scale.problems:
+        settings = {
+            "problem": problem,
+            "size": scale.size,
+            "iterations": scale.iterations,
+            "seed": scale.seed,
+            "test": first(data.inputs.test, scale.certificate_images),
+        }
+        yield cell(
+            "certificate",
+            settings,
+            Label(family, "extreme", n=scale.certificate_budget, problem=problem),
+            source=models[f"{family}/extreme"],
+            **adapted,
+            reference=models[f"{family}/{REFERENCE}"],
+        )
 
 
 def _tuning(

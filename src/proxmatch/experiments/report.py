@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from proxmatch.experiments import collect, drawn, figures, panels, pictures
+from proxmatch.experiments import certificates, collect, drawn, figures, panels, pictures
 from proxmatch.experiments.cells import Store
 from proxmatch.experiments.claims import decide
 from proxmatch.experiments.evidence import Evidence
@@ -71,7 +71,9 @@ def write(
         common = {"size": scale.size, "iterations": scale.iterations}
         problems = {p: problem_of({**common, "problem": p}, channels) for p in scale.problems}
         pictures.write(out, scale, data.inputs, plan.of("pictures"), store, problems)
-        drawn.write(out, draw(out, scale, found, evidence, families))
+        (out / "figures").mkdir(exist_ok=True)
+        certified = certificates.write(out, plan.of("certificate"), store)
+        drawn.write(out, draw(out, scale, found, evidence, families), certified)
     return tables
 
 

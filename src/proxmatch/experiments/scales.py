@@ -81,6 +81,8 @@ class Scale(_Settings):
         lipschitz_at: iterations k at whose queries z_k L is estimated.
         lanczos: iterations of that estimate.
         picture_images: how many test images are kept as pictures.
+        certificate_images: how many of them are certified, for the first family; 0 for none.
+        certificate_budget: the n of the adapted denoisers that are certified.
         resamples: of the bootstrap.
         threads: of a worker. One, so that results do not depend on the number of workers.
         device: ``cpu``, ``cuda``, or ``auto`` for the second where there is one.
@@ -100,6 +102,8 @@ class Scale(_Settings):
     lipschitz_at: tuple[Positive, ...] = (1, 10, 40)
     lanczos: Positive = 40
     picture_images: Count = 2
+    certificate_images: Count = 0
+    certificate_budget: Positive = 5
     resamples: Positive = 2000
     threads: Positive = 1
     device: str = "cpu"

@@ -133,6 +133,7 @@ def cpu() -> Scale:
             ),
         },
         baselines=_baselines(100, three, {1: 3}),
+        certificate_images=2,
     )
 
 
@@ -191,6 +192,7 @@ def paper() -> Scale:
         baselines=_baselines(100, sets, sets),
         lipschitz_at=(1, 2, 5, 10, 20, 30, 40),
         picture_images=4,
+        certificate_images=4,
         device="auto",
     )
 

@@ -19,6 +19,7 @@ from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
 from proxmatch.experiments import pictures
 from proxmatch.experiments.cells import Cell, Outcome
+from proxmatch.experiments.certificates import certificate
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.measure import Effort, measure
 from proxmatch.experiments.models import checkpoint, denoiser
@@ -238,6 +239,17 @@ def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Wo
     return Outcome({"status": "completed", "ids": list(ids)}, files)
 
 
+def _certificate(
+    cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
+) -> Outcome:
+    s = cell.settings
+    truth = inputs.test[: s["test"]["count"]].double()
+    problem = problem_of(s, truth.shape[1]).to(torch.float64)
+    models = {name: denoiser(outcome).double() for name, outcome in needs.items()}
+    y = problem.measure(truth, ids=inputs.ids[: len(truth)], seed=s["seed"])
+    return certificate(models, models["reference"], problem, y)
+
+
 def _fabric(shop: Workshop) -> Any:
     if shop.device == "cpu":
         return None
@@ -251,4 +263,5 @@ KINDS = {
     "adaptation": _adaptation,
     "reconstruction": _reconstruction,
     "pictures": _pictures,
+    "certificate": _certificate,
 }
