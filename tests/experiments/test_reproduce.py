@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image
 
 from proxmatch.errors import DataError, InputError
+from proxmatch.experiments import drawn
 from proxmatch.experiments.cells import Cell
 from proxmatch.experiments.reproduce import reproduce
 from proxmatch.experiments.sizes import SCALES
@@ -37,13 +39,29 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return tiny.models(tmp_path_factory.mktemp("models"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _coarse() -> Iterator[None]:
+    """Figures of few pixels: drawing them is most of the work."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawn, "DPI", 20)
+        yield
+
+
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory, given: dict[str, Path]) -> Path:
-    """Both families in two parts, in this process."""
+def parts(
+    tmp_path_factory: pytest.TempPathFactory, given: dict[str, Path]
+) -> tuple[Path, dict[str, bytes]]:
+    """Both families in two parts, in this process, and what there was after the first."""
     out = tmp_path_factory.mktemp("done") / "out"
     reproduce(tiny.SCALE, out, families=("lpn",), workers=1, models=given)
+    first = contents(out)
     reproduce(tiny.SCALE, out, families=("gs",), workers=1, models=given)
-    return out
+    return out, first
+
+
+@pytest.fixture(scope="module")
+def done(parts: tuple[Path, dict[str, bytes]]) -> Path:
+    return parts[0]
 
 
 def test_the_folder_holds_what_the_page_reads(done: Path) -> None:
@@ -101,11 +119,10 @@ def test_strips_have_two_rows_and_a_column_a_frame(done: Path) -> None:
 
 
 def test_killed_twice_and_resumed_a_run_ends_as_if_it_had_not_been(
-    tmp_path: Path, given: dict[str, Path]
+    tmp_path: Path, given: dict[str, Path], parts: tuple[Path, dict[str, bytes]]
 ) -> None:
     root = next(iter(given.values())).parents[1]
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    reproduce(tiny.SCALE, straight, families=("lpn",), workers=1, models=given)
+    killed = tmp_path / "killed"
     command = [sys.executable, "-m", "tests.experiments.tiny", str(killed), str(root)]
     for after in (3, 9):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
@@ -120,7 +137,7 @@ def test_killed_twice_and_resumed_a_run_ends_as_if_it_had_not_been(
         on_cell=lambda cell, done, planned: computed.append(cell),
     )  # fmt: skip
     assert 0 < result.computed == len(computed) <= result.cells - 12
-    assert contents(killed) == contents(straight)
+    assert contents(killed) == parts[1]
 
 
 def test_two_workers_one_of_them_killed_find_what_one_finds(

@@ -71,11 +71,11 @@ def write(out: Path, cells: Sequence[Cell], store: Store) -> list[dict[str, str]
             {
                 "name": name,
                 "title": f"{cell.label.problem.capitalize()}: stationarity under its bound",
-                "caption": "Mean of |grad F*|^2 along runs of LPN denoisers (black: median and range "
-                "over images) under the bound of Theorem 3.1: its mismatch floor (orange) and its "
-                f"optimisation term (blue). Share of all inequalities that hold: {shares}.",
-                "alt": f"Log-log charts of stationarity and its bound for {cell.label.problem}, one "
-                f"panel a denoiser. Inequalities that hold: {shares}.",
+                "caption": "Mean of |grad F*|^2 along runs (black: median and range over images) "
+                "under the bound of Theorem 3.1: its mismatch floor (orange) and its optimisation "
+                f"term (blue). Share of all inequalities that hold: {shares}.",
+                "alt": f"Log-log charts of stationarity and its bound for {cell.label.problem}, "
+                f"one panel a denoiser. Inequalities that hold: {shares}.",
             }
         )
     return entries

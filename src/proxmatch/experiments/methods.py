@@ -89,4 +89,3 @@ BASELINE = "baseline"
 def title(method: str, family: str) -> str:
     """What to call a row in print."""
     return METHODS[method].title.format(family=FAMILIES.get(family, ""))
-

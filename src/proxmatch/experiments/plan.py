@@ -105,10 +105,8 @@ def _row(
                 yield from _reconstructions(scale, data, own, row, method, where, model, reference)
 
 
-def _adaptation(
-    scale: Scale, data: Data, method: Method, label: Label, model: Cell | None
-) -> Cell:
-    """The adaptation to a set: one for all problems, but for ``auto``, which is told the problem."""
+def _adaptation(scale: Scale, data: Data, method: Method, label: Label, model: Cell | None) -> Cell:
+    """The adaptation to a set: one for all problems; only ``auto`` is told which one it is for."""
     alone = method.role == "auto"
     settings = {
         **method.spec,

@@ -166,8 +166,8 @@ def paper_table(
         ("method", "n", *heads, *(f"paper's {head}" for head in heads)),
         tuple(groups),
         "Mean ± standard deviation over test images and adaptation sets (the paper: 100 images, "
-        "one set). t = 1, last iterate, no clipping for LPN; PSNR in dB, gap to the reference of the "
-        f"same family averaged over the iterations. {_how_many(found, problem)}",
+        "one set). t = 1, last iterate, no clipping for LPN; PSNR in dB, gap to the reference of "
+        f"the same family averaged over the iterations. {_how_many(found, problem)}",
     )
 
 
@@ -205,9 +205,9 @@ def main_table(found: Sequence[Reconstruction], problems: Sequence[str]) -> Tabl
         ("method", "n", "sets", *heads),
         tuple(groups),
         "± is half the range of the means over the adaptation sets, where there are several. "
-        "Chosen: the relaxation t D + (1 - t) Id (the stopping point, the filter's noise level, the "
-        "weight of TV) that did best on the adaptation images, by the same rule for every row; rows "
-        "without adaptation images use those of set 0.",
+        "Chosen: the relaxation t D + (1 - t) Id (the stopping point, the filter's noise level, "
+        "the weight of TV) that did best on the adaptation images, by the same rule for every row; "
+        "rows without adaptation images use those of set 0.",
         texts=3,
     )
 
