@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ import pytest
 from PIL import Image
 
 from proxmatch.errors import DataError, InputError
-from proxmatch.experiments import drawn
+from proxmatch.experiments import drawn, report
 from proxmatch.experiments.cells import Cell
 from proxmatch.experiments.reproduce import reproduce
 from proxmatch.experiments.sizes import SCALES
 from tests.experiments import tiny
 
-SAME = ("images.csv", "iterations.csv", "claims.json", "tables", "pictures/index.json", "figures")
+SAME = ("images.csv", "iterations.csv", "claims.json", "tables", "pictures/index.json")
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -31,7 +30,7 @@ def contents(out: Path) -> dict[str, bytes]:
         for name in SAME
         for file in ([out / name] if (out / name).is_file() else sorted((out / name).iterdir()))
     ]
-    return {str(f.relative_to(out)): f.read_bytes() for f in files if f.suffix != ".pdf"}
+    return {str(f.relative_to(out)): f.read_bytes() for f in files}
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +38,10 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return tiny.models(tmp_path_factory.mktemp("models"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _coarse() -> Iterator[None]:
-    """Figures of few pixels: drawing them is most of the work."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawn, "DPI", 20)
-        yield
+@pytest.fixture(autouse=True)
+def _without_figures(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing them is most of the work, and done once."""
+    monkeypatch.setattr(report, "draw", lambda *arguments: [])
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +50,14 @@ def parts(
 ) -> tuple[Path, dict[str, bytes]]:
     """Both families in two parts, in this process, and what there was after the first."""
     out = tmp_path_factory.mktemp("done") / "out"
-    reproduce(tiny.SCALE, out, families=("lpn",), workers=1, models=given)
-    first = contents(out)
-    reproduce(tiny.SCALE, out, families=("gs",), workers=1, models=given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "draw", lambda *arguments: [])
+        reproduce(tiny.SCALE, out, families=("lpn",), workers=1, models=given)
+        first = contents(out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawn, "DPI", 30)
+        (out / "figures" / "stale.png").write_bytes(b"of another time")
+        reproduce(tiny.SCALE, out, families=("gs",), workers=1, models=given)
     return out, first
 
 
@@ -100,7 +102,9 @@ def test_the_folder_holds_what_the_page_reads(done: Path) -> None:
         for ending in ("png", "pdf", "csv"):
             assert (done / "figures" / f"{figure['name']}.{ending}").stat().st_size > 0
     assert figures[0]["name"] == "domains"
-    assert figures[-1]["name"] == "certificate-super-resolution"
+    names = {figure["name"] for figure in figures}
+    assert {"deblurring-budgets", "super-resolution-reconstructions", "lpn-trajectories"} <= names
+    assert not (done / "figures" / "stale.png").exists()
     for name in ("table2", "table3", "main"):
         assert (done / "tables" / f"{name}.tex").is_file()
 
@@ -159,8 +163,6 @@ def test_two_workers_one_of_them_killed_find_what_one_finds(
 
 
 def test_nothing_is_computed_twice(done: Path, given: dict[str, Path], tmp_path: Path) -> None:
-    again = reproduce(tiny.SCALE, done, workers=1, models=given)
-    assert again.computed == 0
     other = tiny.SCALE.model_copy(update={"resamples": 100})
     shared = reproduce(other, tmp_path / "other", workers=1, models=given, cells=done / "work")
     assert shared.computed == 0

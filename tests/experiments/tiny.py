@@ -26,7 +26,6 @@ SCALE = Scale(
     lipschitz_at=(1, 3),
     lanczos=4,
     picture_images=1,
-    certificate_images=1,
     resamples=200,
     families={
         "lpn": FamilyScale(

@@ -62,3 +62,7 @@ def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = 
         *others,
     ]
     write_together(folder, {"index.json": (json.dumps(index, indent=1) + "\n").encode()})
+    names = {entry["name"] for entry in index}
+    for file in folder.iterdir():
+        if file.suffix in (".png", ".pdf", ".csv") and file.stem not in names:
+            file.unlink()  # of an earlier state of the run
