@@ -48,6 +48,10 @@ class UnsafeCheckpointError(CheckpointError):
     """A file would run code when loaded; it was not loaded."""
 
 
+class EngineError(ProxmatchError):
+    """A piece of an experiment could not be computed, although it was tried again."""
+
+
 class FolderInUseError(ProxmatchError):
     """Another run is writing to this folder."""
 
