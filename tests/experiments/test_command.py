@@ -5,12 +5,12 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
-from proxmatch.commands.reproduce import reproduce_command
+from proxmatch.commands.reproduce import command
 
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:
     app = typer.Typer()
-    app.command()(reproduce_command)
+    app.command()(command)
     found = CliRunner().invoke(app, list(arguments))
     return found.exit_code, found.output, found.exception
 

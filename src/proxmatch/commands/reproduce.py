@@ -24,7 +24,7 @@ class EngineChoice(StrEnum):
     RAY = "ray"
 
 
-def reproduce_command(
+def command(
     scale: Annotated[
         ScaleChoice, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
     ],
@@ -94,6 +94,3 @@ def reproduce_command(
         highlight=False,
         soft_wrap=True,
     )
-
-
-command = reproduce_command
