@@ -54,7 +54,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         ThinnedWarning: pictures were compressed or left out.
     """
     read = read_folder(folder)
-    page, notes = render(read)
+    page, notes = render(read, LIMIT)
     place = folder / "report.html" if out is None else out
     place.parent.mkdir(parents=True, exist_ok=True)
     write_together(place.parent, {place.name: page})
@@ -63,7 +63,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     return place
 
 
-def render(folder: Folder, limit: int = LIMIT) -> tuple[bytes, list[str]]:
+def render(folder: Folder, limit: int) -> tuple[bytes, list[str]]:
     """The page of at most so many bytes, and what was done to the pictures to make it fit."""
     drawn, notes = figures(folder.path, folder.figures)
     shared = _shared(folder) | {"drawn": drawn}
