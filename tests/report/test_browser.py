@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,7 +77,8 @@ def test_the_story_can_be_chosen(page: Any) -> None:
     page.click("#stages li[data-stage=truth] button")
     truth = fingerprint(page, "#compare .under")
     assert truth != before
-    assert page.locator("#stages li[data-stage=truth] button").get_attribute("aria-pressed") == "true"
+    button = page.locator("#stages li[data-stage=truth] button")
+    assert button.get_attribute("aria-pressed") == "true"
     page.select_option("#compare .left select", "reference")
     over = fingerprint(page, "#compare .over")
     page.locator("#story-controls [data-name=problem] input").nth(1).check(force=True)
@@ -107,10 +107,8 @@ def test_tables_sort_and_filter(page: Any) -> None:
     head.locator("button").click()
     assert values() == given
     page.locator("#table-controls [data-name=n] input").first.check(force=True)
-    assert set(sheet.locator("tr[data-n]:visible").evaluate_all("e => e.map(r => r.dataset.n)")) == {
-        "0",
-        "1",
-    }
+    shown = sheet.locator("tr[data-n]:visible").evaluate_all("e => e.map(r => r.dataset.n)")
+    assert set(shown) == {"0", "1"}
 
 
 def test_claims_are_filtered_and_opened(page: Any) -> None:

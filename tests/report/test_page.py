@@ -60,7 +60,9 @@ def test_nothing_is_fetched(page: Page, source: str) -> None:
 
 def test_the_policy_allows_the_pages_own_script_and_no_other(page: Page) -> None:
     (policy,) = [
-        meta["content"] for meta in page.metas if meta.get("http-equiv") == "Content-Security-Policy"
+        meta["content"]
+        for meta in page.metas
+        if meta.get("http-equiv") == "Content-Security-Policy"
     ]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     (script,) = [text for kind, text in page.scripts if not kind]
@@ -230,7 +232,9 @@ def test_no_text_of_the_folder_becomes_markup(
 @pytest.mark.parametrize("text", HOSTILE)
 def test_tables_in_markdown_bring_no_markup_of_their_own(tmp_path: Path, text: str) -> None:
     (tmp_path / "tables").mkdir()
-    link = "[a](https://elsewhere.example) ![b](https://elsewhere.example/b.png) <https://c.example>"
+    link = (
+        "[a](https://elsewhere.example) ![b](https://elsewhere.example/b.png) <https://c.example>"
+    )
     content = f"| a | b |\n| --- | --- |\n| {text} | {link} |\n\n{text}\n"
     (tmp_path / "tables" / "main.md").write_text(content, encoding="utf-8")
     page = Page(write_report(tmp_path).read_text(encoding="utf-8"))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxmatch.report.claims import groups, tally
+from proxmatch.report.claims import blocks, groups, tally
 from proxmatch.report.colours import METHODS, styles
-from proxmatch.report.schema import Claim, ImageRow, IterationRow, Setting
+from proxmatch.report.schema import Claim, ImageRow, IterationRow, Setting, plain_family
 from proxmatch.report.summary import Denoiser, cells, curves, denoisers
 from proxmatch.report.tables import tables
 from proxmatch.report.words import flat, number
@@ -46,6 +46,7 @@ def test_a_curve_is_ordered_and_has_the_range_of_its_sets() -> None:
 
 
 def test_baselines_without_a_family_are_in_every_block() -> None:
+    assert plain_family("baseline") == ""
     none = Setting("", "", "none", 0, "deblurring", "paper")
     gs = Setting("gs", "histology", "source", 0, "deblurring", "paper")
     reference = Setting("lpn", "", "reference", 0, "deblurring", "paper")
@@ -101,14 +102,29 @@ def test_claims_of_one_statement_are_one_group() -> None:
         Claim(statement="a", verdict="does not hold", n="5", paper="x"),
     ]
     first, second = groups(made)
-    assert (first.statement, first.paper, len(first.tested)) == ("a", "x", 2)
+    assert (first.title, first.paper, len(first.tested)) == ("a", "x", 2)
     assert [test.context for test in second.tested] == ["overall"]
     assert tally(made) == [("holds", 1), ("does not hold", 1), ("undecided", 1)]
 
 
+def test_claims_of_one_kind_are_one_group_whatever_they_say() -> None:
+    made = [
+        Claim(id=f"largest-step/lpn/n{n}", statement=f"at n = {n}", verdict="holds", effect=n,
+              threshold=3, family="lpn", source="mild")
+        for n in (1, 5)
+    ]  # fmt: skip
+    (group,) = groups(made)
+    assert (group.title, group.told) == ("Where more images help most", False)
+    first, second = (test.bar for test in group.tested)
+    assert first is not None
+    assert second is not None
+    assert first.zero < first.effect < first.threshold == second.threshold < second.effect
+    assert blocks(made) == [Denoiser("lpn", "mild")]
+
+
 def test_numbers_and_nested_settings_read_well() -> None:
     assert number(-1.234, 1, signed=True) == "\N{MINUS SIGN}1.2"
-    assert number(None) == "–"
+    assert number(None) == "\N{EN DASH}"
     nested = {"a": {"b": {"c": {"d": {"e": 1}}}}, "list": [1, 2], "name": "x" * 999}
     lines = dict(flat(nested))
     assert lines["a.b.c.d"] == '{"e": 1}'

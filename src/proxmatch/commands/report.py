@@ -1,4 +1,4 @@
-"""``proxmatch report``: an experiment's folder as one page."""
+"""``proxmatch report``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 
-def report_command(
+def command(
     folder: Annotated[Path, typer.Argument(help="what `reproduce` or `demo` wrote")],
     out: Annotated[
         Path | None, typer.Option(help="the file; report.html in the folder by default")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
     """Write the page of an experiment: one HTML file that opens offline.
 
@@ -21,16 +22,24 @@ def report_command(
 
     Example: proxmatch report runs/cpu --open
     """
+    import json as to
     import warnings
 
-    from proxmatch.errors import ThinnedWarning
     from proxmatch.report import write_report
 
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ThinnedWarning)
+        warnings.simplefilter("always")
         page = write_report(folder, out)
-    for warning in caught:
-        typer.echo(f"note: {warning.message}", err=True)
-    typer.echo(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    notes = [str(warning.message) for warning in caught]
+    size = page.stat().st_size
+    if json:
+        typer.echo(to.dumps({"page": str(page), "bytes": size, "notes": notes}, indent=1))
+    else:
+        for note in notes:
+            typer.echo(f"note: {note}", err=True)
+        typer.echo(f"wrote {page} ({size / 1e6:.1f} MB)")
     if show:
         typer.launch(page.resolve().as_uri())
+
+
+report_command = command

@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-GREY, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
-    "#7F7F7F",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
+ORANGE, SKY, GREEN, BLUE = "#E69F00", "#56B4E9", "#009E73", "#0072B2"
+RED, PINK, GREY, BROWN = "#D55E00", "#CC79A7", "#7F7F7F", "#8C564B"
 INK = "ink"  # black on white, white on black
 
 
@@ -43,29 +36,34 @@ class Style:
 
 
 METHODS = {
-    "source": Style("source", GREY, marker="square"),
-    "reference": Style("reference", INK, marker="diamond"),
-    "mse": Style("MSE", RED),
-    "pm": Style("PM", BLUE),
-    "adapm": Style("AdaPM", SKY),
-    "aligned": Style("aligned", GREEN, "6 3", "triangle"),
-    "auto": Style("auto", GREEN, marker="diamond"),
-    "none": Style("no denoiser", GREY, "2 3", "cross"),
-    "wiener": Style("Wiener filter", PURPLE, "2 3", "cross"),
-    "tv": Style("total variation", PURPLE, "7 3 2 3", "square", False),
-    "l1": Style("L1", ORANGE, "6 3", "triangle", control=True),
-    "scaled-mse": Style("MSE, scaled", ORANGE, "2 3", "square", control=True),
-    "mse-clip": Style("MSE, clipped", RED, "5 3", "circle", False, True),
-    "pm-clip": Style("PM, clipped", BLUE, "5 3", "circle", False, True),
+    "source": Style("source", GREY, "2 3", "square"),
+    "reference": Style("reference", INK, "9 3", "diamond"),
+    "mse": Style("MSE", BLUE),
+    "pm": Style("PM", RED, marker="square"),
+    "adapm": Style("AdaPM", RED, marker="diamond"),
+    "aligned": Style("aligned", GREEN, marker="triangle"),
+    "auto": Style("auto", PINK, marker="diamond"),
+    "none": Style("no denoiser", BROWN, "2 3", "cross"),
+    "wiener": Style("Wiener filter", BROWN, "8 3 2 3", "square", False),
+    "tv": Style("total variation", BROWN, "5 3", "triangle", False),
+    "l1": Style("L1", ORANGE, "8 3 2 3", "triangle", control=True),
+    "scaled-mse": Style("MSE, PM's gradient scale", SKY, "8 3 2 3", "triangle", control=True),
+    "mse-clip": Style("MSE, clipped", BLUE, "5 3", "circle", False, True),
+    "pm-clip": Style("PM, clipped", RED, "5 3", "square", False, True),
+    "mse-unclipped": Style("MSE, unclipped", BLUE, "2 3", "cross", control=True),
+    "mse-penalty": Style("MSE + penalty", BLUE, "5 3", "diamond", False, True),
+    "mse-best": Style("MSE, stopped", BLUE, "2 3", "triangle", False, True),
+    "pm-best": Style("PM, stopped", RED, "2 3", "triangle", False, True),
+    "adapm-best": Style("AdaPM, stopped", RED, "2 3", "diamond", False, True),
 }
-_OTHER = (("8 3", "triangle"), ("3 2", "square"), ("8 3 2 3", "diamond"), ("1 3", "cross"))
+_OTHER = (("8 3", "triangle"), ("3 2", "square"), ("8 3 2 3", "diamond"), ("1 3", "circle"))
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
     """The style of each method, in the order of the paper's rows.
 
     A method that is not known has the colour of the one its name begins with (``pm-late`` that of
-    ``pm``), or else purple, and a dash of its own.
+    ``pm``), or else brown, and a dash of its own.
     """
     found = set(methods)
     known = {name: METHODS[name] for name in METHODS if name in found}
@@ -75,5 +73,5 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 
 def _stranger(name: str, index: int) -> Style:
     dash, marker = _OTHER[index % len(_OTHER)]
-    base = METHODS.get(name.split("-")[0], Style(name, PURPLE))
+    base = METHODS.get(name.split("-")[0], Style(name, BROWN))
     return replace(base, label=name, dash=dash, marker=marker, filled=False, control=True)

@@ -23,6 +23,7 @@ def data(
     pictures: Pictures | None,
     album: Album | None,
     rows: list[ImageRow],
+    claimed: list[Denoiser],
 ) -> dict[str, Any]:
     """All of it; each part is empty when there is nothing to show."""
     settings = [item.setting for item in (*cells, *curves)]
@@ -37,6 +38,7 @@ def data(
             {"name": name, "label": words.relaxation(name)}
             for name in order_relaxations(relaxations)
         ],
+        "claimed": [words.denoiser(block) for block in claimed],
         "cells": [_cell(cell) for cell in cells],
         "curves": [_curve(curve) for curve in curves],
         "story": None

@@ -21,6 +21,7 @@ from proxmatch.report.schema import (
     Manifest,
     Pictures,
     Setting,
+    plain_family,
 )
 
 T = TypeVar("T")
@@ -166,7 +167,7 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
 
 def _setting(where: str, row: dict[str, str]) -> Setting:
     return Setting(
-        row["family"],
+        plain_family(row["family"]),
         row["source"],
         row["method"],
         _integer(where, row, "n"),

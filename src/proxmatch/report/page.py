@@ -31,7 +31,15 @@ from proxmatch.report.tables import markdown, tables
 LIMIT = 15_000_000  # bytes of the page
 _SPARE = 60_000  # bytes for the story's pictures
 STYLES = ("page.css", "parts.css")
-SCRIPTS = ("common.js", "pictures.js", "story.js", "tables.js", "chart.js", "curves.js", "browser.js")
+SCRIPTS = (
+    "common.js",
+    "pictures.js",
+    "story.js",
+    "tables.js",
+    "chart.js",
+    "curves.js",
+    "browser.js",
+)
 # What HTML does not allow in a text, and halves of surrogate pairs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -99,6 +107,7 @@ def _shared(folder: Folder) -> dict[str, Any]:
         "printed": {name: markdown(text) for name, text in folder.tables.items()},
         "groups": claims.groups(folder.claims),
         "tally": claims.tally(folder.claims),
+        "claimed": claims.blocks(folder.claims),
     }
 
 
@@ -106,10 +115,19 @@ def _fill(folder: Folder, shared: dict[str, Any], shown: Album | None, notes: li
     cells, blocks, looks = shared["cells"], shared["blocks"], shared["looks"]
     story = tell(cells, blocks, looks, folder.pictures, shown)
     numbers = data(
-        cells, shared["curves"], blocks, looks, story, folder.pictures, shown, folder.images
+        cells,
+        shared["curves"],
+        blocks,
+        looks,
+        story,
+        folder.pictures,
+        shown,
+        folder.images,
+        shared["claimed"],
     )
     style, script = _assets(STYLES), _assets(SCRIPTS)
-    html = _environment().get_template("report.html.j2").render(
+    template = _environment().get_template("report.html.j2")
+    html = template.render(
         shared,
         folder=folder,
         manifest=folder.manifest,

@@ -50,7 +50,9 @@ def uri(content: bytes, kind: str = "png") -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def figures(folder: Path, described: Iterable[Figure]) -> tuple[list[tuple[Figure, str]], list[str]]:
+def figures(
+    folder: Path, described: Iterable[Figure]
+) -> tuple[list[tuple[Figure, str]], list[str]]:
     """Each figure with its data URI, and what was done to make them fit."""
     described = list(described)
     contents = [_png(inside(folder, f"figures/{f.name}.png")) for f in described]
@@ -136,7 +138,7 @@ def _png(path: Path, shape: tuple[int, int] | None = None) -> bytes:
                 raise DataError(f"{path} has {image.size} pixels where {shape} are due")
             if image.width * image.height > PIXELS:
                 raise DataError(f"{path} has {image.size} pixels: too many for a page")
-            image.load()
+            image.verify()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         if isinstance(error, DataError):
             raise
@@ -190,7 +192,7 @@ def _importance(pictures: Pictures) -> Callable[[Strip], tuple[int, ...]]:
 def _jpeg(content: bytes, quality: int) -> bytes:
     file = io.BytesIO()
     with Image.open(io.BytesIO(content)) as image:
-        image.convert("RGB").save(file, "JPEG", quality=quality, subsampling=0, optimize=True)
+        image.convert("RGB").save(file, "JPEG", quality=quality, subsampling=0)
     return file.getvalue()
 
 

@@ -6,7 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def plain_family(name: str) -> str:
+    """Baselines belong to no family: they stand beside the rows of every one."""
+    return "" if name == "baseline" else name
 
 
 def _finite(value: Any) -> Any:
@@ -15,6 +20,7 @@ def _finite(value: Any) -> Any:
 
 Number = Annotated[float | None, BeforeValidator(_finite)]
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else str(value))]
+Family = Annotated[Text, AfterValidator(plain_family)]
 Verdict = Literal["holds", "does not hold", "undecided"]
 
 
@@ -43,6 +49,18 @@ class Manifest(_Part):
     models: dict[str, Any] = Field(default_factory=dict)
     thinned: list[str] = Field(default_factory=list)
     cells: Count = Count()
+    sets: dict[str, Any] = Field(default_factory=dict)
+    device: Text = ""
+    workers: int | None = None
+    core_minutes: Number = None
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What is known of the machine."""
+        names = ("device", "workers", "minutes", "core_minutes", "peak_memory_mb")
+        return {
+            name: getattr(self, name) for name in names if getattr(self, name) not in ("", None)
+        }
 
 
 class Driver(_Part):
@@ -62,8 +80,10 @@ class Claim(_Part):
     statement: Text
     paper: Text = ""
     family: Text = ""
+    source: Text = ""
     problem: Text = ""
     n: Text = ""
+    threshold: Number = None
     effect: Number = None
     low: Number = None
     high: Number = None
@@ -86,7 +106,7 @@ class Figure(_Part):
 class Strip(_Part):
     """A reconstruction: z_k above, x_k below, one column a frame."""
 
-    family: Text = ""
+    family: Family = ""
     source: Text = ""
     method: str
     n: int = 0

@@ -90,7 +90,9 @@ def tell(
         "reference": "reference",
         "truth": "truth",
     }
-    shown = {} if album is None or pictures is None else _shown(album, pictures, block, start, image)
+    shown: dict[str, str] = {}
+    if album is not None and pictures is not None:
+        shown = _shown(album, pictures, block, start, image)
     stages = tuple(
         Stage(key, label, means.get(key), shown.get(key)) for key, label in labels.items()
     )

@@ -10,7 +10,7 @@ from proxmatch.report.summary import Denoiser
 FAMILIES = {"lpn": "LPN", "gs": "GS"}
 LONG_FAMILIES = {"lpn": "learned proximal network", "gs": "gradient-step denoiser"}
 RELAXATIONS = {"paper": "t = 1", "chosen": "t chosen"}
-MISSING = "–"
+MISSING = "\N{EN DASH}"
 _DEPTH, _LONGEST = 4, 400
 
 
@@ -41,8 +41,6 @@ def number(value: float | None, digits: int = 2, signed: bool = False) -> str:
 def context(*parts: str | None) -> str:
     """Those that say something, between dots."""
     return " · ".join(part for part in parts if part)
-
-
 
 
 def flat(record: dict[str, Any], prefix: str = "", depth: int = 1) -> list[tuple[str, str]]:

@@ -51,22 +51,44 @@ function arrangeTables() {
   render();
 }
 
+/** Many claims start with those of one denoiser and problem; what names neither is always there. */
 function filterClaims() {
+  const tests = $$(".tests > li");
+  if (!tests.length) return;
   const buttons = $$(".tally button");
   const wanted = new Set(buttons.map((button) => button.dataset.verdict));
+  const all = { value: "", label: "all" };
+  const choices = (name, label) => {
+    const found = distinct(tests.map((test) => test.dataset[name])).filter((value) => value !== "");
+    return found.length > 1 ? [...found.map((value) => ({ value, label: label(value) })), all] : [all];
+  };
+  const denoisers = choices("denoiser", (value) => DATA.claimed[value]);
+  const problems = choices("problem", (value) => value);
+  const many = tests.length > 24;
+  const state = { denoiser: many ? denoisers[0].value : "", problem: many ? problems[0].value : "" };
+  const specs = [
+    { name: "denoiser", label: "Denoiser", options: () => denoisers },
+    { name: "problem", label: "Problem", options: () => problems },
+  ];
+  const chosen = (test) => ["denoiser", "problem"].every((name) => !state[name] || ["", state[name]].includes(test.dataset[name]));
+  function render() {
+    choose($("#claim-controls"), specs, state, render);
+    for (const button of buttons) {
+      const count = tests.filter((test) => chosen(test) && test.dataset.verdict === button.dataset.verdict).length;
+      $("b", button).textContent = count;
+      button.disabled = count === 0;
+      button.setAttribute("aria-pressed", wanted.has(button.dataset.verdict));
+    }
+    for (const test of tests) test.hidden = !chosen(test) || !wanted.has(test.dataset.verdict);
+    for (const claim of $$(".claim")) claim.hidden = $$(".tests > li", claim).every((test) => test.hidden);
+  }
   for (const button of buttons) {
     button.addEventListener("click", () => {
-      const name = button.dataset.verdict;
-      if (wanted.has(name)) wanted.delete(name);
-      else wanted.add(name);
-      button.setAttribute("aria-pressed", wanted.has(name));
-      for (const claim of $$(".claim")) {
-        const tests = $$(".tests > li", claim);
-        for (const test of tests) test.hidden = !wanted.has(test.dataset.verdict);
-        claim.hidden = tests.every((test) => test.hidden);
-      }
+      if (!wanted.delete(button.dataset.verdict)) wanted.add(button.dataset.verdict);
+      render();
     });
   }
+  render();
 }
 
 arrangeTables();
