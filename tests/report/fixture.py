@@ -231,7 +231,9 @@ def _pictures(out: Path, names: list[str], random: np.random.Generator) -> None:
     size = 64
     crops = [data.astronaut()[20:212, 130:322], data.chelsea()[60:252, 110:302],
              data.coffee()[100:356, 220:476], data.astronaut()[300:492, 300:492]]  # fmt: skip
-    truth, degraded, entries = {}, {problem: {} for problem in PROBLEMS}, []  # type: ignore[var-annotated]
+    truth: dict[str, str] = {}
+    degraded: dict[str, dict[str, str]] = {problem: {} for problem in PROBLEMS}
+    entries: list[dict[str, Any]] = []
     for i, name in enumerate(names):
         x = transform.resize(crops[i % len(crops)], (size, size), anti_aliasing=True)
         truth[name] = _save(out, f"truth-{i}", x)

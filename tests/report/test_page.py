@@ -164,10 +164,8 @@ HOSTILE = [
 def write_named(out: Path, name: str) -> None:
     """A folder in which every text is this one."""
     setting = {"family": name, "source": name, "method": name, "n": 1, "set": 0, "problem": name}
-    write_csv(
-        out / "images.csv",
-        [setting | {"relaxation": name, "t": 1, "image": name, "psnr": 20.5, "gap": 3}],
-    )
+    measured = setting | {"relaxation": name, "t": 1, "image": name, "psnr": 20.5, "gap": 3}
+    write_csv(out / "images.csv", [measured, measured | {"method": "pm"}])
     write_csv(
         out / "iterations.csv",
         [setting | {"relaxation": name, "iteration": k, "psnr": 20 + k} for k in range(2)],
@@ -185,9 +183,10 @@ def write_named(out: Path, name: str) -> None:
     )
     file = io.BytesIO()
     Image.new("RGB", (8, 8)).save(file, "PNG")
-    strip = io.BytesIO()
-    Image.new("RGB", (8, 16)).save(strip, "PNG")
-    for place, content in (("figures/a.png", file), ("p.png", file), ("s.png", strip)):
+    tall = io.BytesIO()
+    Image.new("RGB", (8, 16)).save(tall, "PNG")
+    strip = setting | {"relaxation": name, "image": name, "file": "s.png"}
+    for place, content in (("figures/a.png", file), ("p.png", file), ("s.png", tall)):
         (out / place).parent.mkdir(exist_ok=True)
         (out / place).write_bytes(content.getvalue())
     write_json(
@@ -196,7 +195,7 @@ def write_named(out: Path, name: str) -> None:
     write_json(
         out / "pictures" / "index.json",
         {"size": 8, "frames": [0], "images": [name], "problems": [name]}
-        | {"entries": [setting | {"relaxation": name, "image": name, "file": "s.png"}]}
+        | {"entries": [strip | {"method": method} for method in (name, "pm")]}
         | {"truth": {name: "p.png"}, "degraded": {name: {name: "p.png"}}},
     )
 

@@ -118,12 +118,11 @@ def _group(kind: str, members: list[Claim]) -> Group:
 
 def _tested(claim: Claim, scale: tuple[float, float]) -> Tested:
     shots = f"n = {claim.n}" if claim.n not in ("", "0") else ""
-    who = (
-        words.denoiser(Denoiser(claim.family, claim.source)) if claim.family or claim.source else ""
-    )
+    block = Denoiser(claim.family, claim.source)
+    who = words.denoiser(block) if claim.family or claim.source else ""
     return Tested(
         claim=claim,
-        block=Denoiser(claim.family, claim.source),
+        block=block,
         context=words.context(who, claim.problem, shots) or "overall",
         bar=_bar(claim, scale),
         drivers=tuple(Driven(driver, _bar(driver, scale)) for driver in claim.drivers),

@@ -6,41 +6,33 @@ from dataclasses import asdict
 from typing import Any
 
 from proxmatch.report import words
-from proxmatch.report.colours import Style
+from proxmatch.report.digest import Digest
+from proxmatch.report.folder import Folder
 from proxmatch.report.pictures import Album
-from proxmatch.report.schema import ImageRow, Pictures, Setting, Strip
+from proxmatch.report.schema import ImageRow, Pictures, Setting
 from proxmatch.report.story import Story
-from proxmatch.report.summary import Cell, Curve, Denoiser
+from proxmatch.report.summary import Cell, Curve
 from proxmatch.report.tables import order_relaxations
 
 
 def data(
-    cells: list[Cell],
-    curves: list[Curve],
-    blocks: list[Denoiser],
-    looks: dict[str, Style],
-    story: Story | None,
-    pictures: Pictures | None,
-    album: Album | None,
-    rows: list[ImageRow],
-    claimed: list[Denoiser],
+    folder: Folder, digest: Digest, story: Story | None, album: Album | None
 ) -> dict[str, Any]:
     """All of it; each part is empty when there is nothing to show."""
-    settings = [item.setting for item in (*cells, *curves)]
     strips = [strip for strip, _ in album.strips] if album else []
-    relaxations = [s.relaxation for s in settings] + [s.relaxation for s in strips]
+    settings = [item.setting for item in (*digest.cells, *digest.curves, *strips)]
     return {
-        "methods": {name: asdict(style) for name, style in looks.items()},
+        "methods": {name: asdict(style) for name, style in digest.looks.items()},
         "denoisers": [
-            {"family": b.family, "source": b.source, "label": words.denoiser(b)} for b in blocks
+            {"family": b.family, "source": b.source, "label": words.denoiser(b)} for b in digest.blocks
         ],
         "relaxations": [
             {"name": name, "label": words.relaxation(name)}
-            for name in order_relaxations(relaxations)
+            for name in order_relaxations(s.relaxation for s in settings)
         ],
-        "claimed": [words.denoiser(block) for block in claimed],
-        "cells": [_cell(cell) for cell in cells],
-        "curves": [_curve(curve) for curve in curves],
+        "claimed": [words.denoiser(block) for block in digest.claimed],
+        "cells": [_cell(cell) for cell in digest.cells],
+        "curves": [_curve(curve) for curve in digest.curves],
         "story": None
         if story is None
         else {
@@ -52,11 +44,13 @@ def data(
             "relaxation": story.relaxation,
             "image": story.image,
         },
-        "pictures": None if pictures is None or album is None else _pictures(pictures, album, rows),
+        "pictures": _pictures(folder.pictures, album, folder.images)
+        if folder.pictures and album
+        else None,
     }
 
 
-def _key(setting: Setting | Strip) -> dict[str, Any]:
+def _key(setting: Setting) -> dict[str, Any]:
     return {
         "family": setting.family,
         "source": setting.source,
@@ -92,8 +86,8 @@ def _pictures(pictures: Pictures, album: Album, rows: list[ImageRow]) -> dict[st
     }
     entries = []
     for strip, place in album.strips:
-        key = _key(strip)
-        psnr = measured.get((Setting(**key), strip.set, strip.image))
+        key = _key(strip.setting)
+        psnr = measured.get((strip.setting, strip.set, strip.image))
         entries.append(
             key | {"set": strip.set, "image": strip.image, "file": place, "psnr": _short(psnr)}
         )

@@ -12,7 +12,6 @@ import re
 import warnings
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
@@ -20,16 +19,15 @@ from markupsafe import Markup
 
 from proxmatch.errors import DataError, ThinnedWarning
 from proxmatch.files import write_together
-from proxmatch.report import claims, summary, words
-from proxmatch.report.colours import styles
+from proxmatch.report import words
 from proxmatch.report.data import data
+from proxmatch.report.digest import Digest, digest
 from proxmatch.report.folder import Folder, read_folder
-from proxmatch.report.pictures import Album, album, figures
+from proxmatch.report.pictures import Album, Drawn, album, figures
 from proxmatch.report.story import tell
-from proxmatch.report.tables import markdown, tables
+from proxmatch.report.summary import NOTHING
 
 LIMIT = 15_000_000  # bytes of the page
-_SPARE = 60_000  # bytes for the story's pictures
 STYLES = ("page.css", "parts.css")
 SCRIPTS = (
     "common.js",
@@ -74,61 +72,34 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 def render(folder: Folder, limit: int) -> tuple[bytes, list[str]]:
     """The page of at most so many bytes, and what was done to the pictures to make it fit."""
     drawn, notes = figures(folder.path, folder.figures)
-    shared = _shared(folder) | {"drawn": drawn}
-    bare = _fill(folder, shared, None, notes)
-    room = limit - len(bare) - _SPARE
-    if room < 0:
-        raise DataError(
-            f"the page would have {len(bare) / 1e6:.1f} MB without any reconstruction: "
-            f"at most {limit / 1e6:.1f} are allowed; take figures out of {folder.path / 'figures'}"
-        )
-    if folder.pictures is None:
+    said = digest(folder)
+    bare = _fill(folder, said, drawn, None, notes)
+    room = limit - len(bare)
+    if folder.pictures is None and room >= 0:
         return bare, notes
-    shown = album(folder.path, folder.pictures, room)
-    notes = [*notes, *shown.notes]
-    return _fill(folder, shared, shown, notes), notes
-
-
-def _shared(folder: Folder) -> dict[str, Any]:
-    cells, curves = summary.cells(folder.images), summary.curves(folder.iterations)
-    strips = folder.pictures.entries if folder.pictures else []
-    settings = [item.setting for item in (*cells, *curves)]
-    looks = styles([s.method for s in settings] + [s.method for s in strips])
-    pairs = settings + [
-        summary.Setting(s.family, s.source, s.method, s.n, s.problem, s.relaxation) for s in strips
-    ]
-    blocks = summary.denoisers(pairs)
-    return {
-        "cells": cells,
-        "curves": curves,
-        "looks": looks,
-        "blocks": blocks,
-        "tables": tables(cells, blocks, looks),
-        "printed": {name: markdown(text) for name, text in folder.tables.items()},
-        "groups": claims.groups(folder.claims),
-        "tally": claims.tally(folder.claims),
-        "claimed": claims.blocks(folder.claims),
-    }
-
-
-def _fill(folder: Folder, shared: dict[str, Any], shown: Album | None, notes: list[str]) -> bytes:
-    cells, blocks, looks = shared["cells"], shared["blocks"], shared["looks"]
-    story = tell(cells, blocks, looks, folder.pictures, shown)
-    numbers = data(
-        cells,
-        shared["curves"],
-        blocks,
-        looks,
-        story,
-        folder.pictures,
-        shown,
-        folder.images,
-        shared["claimed"],
+    while folder.pictures is not None and room > 0:
+        shown = album(folder.path, folder.pictures, room)
+        done = [*notes, *shown.notes]
+        page = _fill(folder, said, drawn, shown, done)
+        if len(page) <= limit:
+            return page, done
+        room -= len(page) - limit
+    raise DataError(
+        f"the page would have {len(bare) / 1e6:.1f} MB without any reconstruction: "
+        f"at most {limit / 1e6:.1f} are allowed; take figures out of {folder.path / 'figures'}"
     )
+
+
+def _fill(
+    folder: Folder, said: Digest, drawn: Drawn, shown: Album | None, notes: list[str]
+) -> bytes:
+    story = tell(said, folder.pictures, shown)
+    numbers = data(folder, said, story, shown)
     style, script = _assets(STYLES), _assets(SCRIPTS)
     template = _environment().get_template("report.html.j2")
     html = template.render(
-        shared,
+        vars(said),
+        drawn=drawn,
         folder=folder,
         manifest=folder.manifest,
         story=story,
@@ -152,8 +123,8 @@ def _policy(style: str, script: str) -> str:
 
 
 def _fingerprint(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+    hashed = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode('ascii')}'"
 
 
 def _assets(names: tuple[str, ...]) -> str:
@@ -178,5 +149,5 @@ def _environment() -> Environment:
         "context": words.context,
     }
     environment.tests["match_certificate"] = lambda name: name.startswith("certificate")
-    environment.globals |= {"long_families": words.LONG_FAMILIES, "nothing": summary.NOTHING}
+    environment.globals.update({"long_families": words.LONG_FAMILIES, "nothing": NOTHING})
     return environment

@@ -25,6 +25,8 @@ FIGURES = 5_000_000  # bytes of all figures together before they are compressed
 WIDEST = 1800  # pixels of a compressed figure
 PIXELS = 40_000_000  # of any picture that is opened
 
+Drawn = list[tuple[Figure, str]]
+
 
 @dataclass(frozen=True)
 class Album:
@@ -50,9 +52,7 @@ def uri(content: bytes, kind: str = "png") -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def figures(
-    folder: Path, described: Iterable[Figure]
-) -> tuple[list[tuple[Figure, str]], list[str]]:
+def figures(folder: Path, described: Iterable[Figure]) -> tuple[Drawn, list[str]]:
     """Each figure with its data URI, and what was done to make them fit."""
     described = list(described)
     contents = [_png(inside(folder, f"figures/{f.name}.png")) for f in described]

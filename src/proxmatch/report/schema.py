@@ -116,6 +116,13 @@ class Strip(_Part):
     image: Text
     file: str
 
+    @property
+    def setting(self) -> Setting:
+        """All but the adaptation set and the image."""
+        return Setting(
+            self.family, self.source, self.method, self.n, self.problem, self.relaxation
+        )
+
 
 class Pictures(_Part):
     """``pictures/index.json``: files relative to the experiment's folder."""

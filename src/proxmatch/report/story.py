@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxmatch.report import words
-from proxmatch.report.colours import Style
+from proxmatch.report.digest import Digest
 from proxmatch.report.pictures import Album, crop
-from proxmatch.report.schema import Pictures, Setting, Strip
-from proxmatch.report.summary import Cell, Denoiser
+from proxmatch.report.schema import Pictures, Setting
+from proxmatch.report.summary import Denoiser
 
 ADAPTED = ("pm", "adapm", "auto", "aligned", "mse")
 SHOTS = 5  # the budget the story is told with, or the nearest to it
@@ -56,18 +56,13 @@ class Story:
     stages: tuple[Stage, ...]
 
 
-def tell(
-    cells: list[Cell],
-    blocks: list[Denoiser],
-    looks: dict[str, Style],
-    pictures: Pictures | None,
-    album: Album | None,
-) -> Story | None:
+def tell(digest: Digest, pictures: Pictures | None, album: Album | None) -> Story | None:
     """The story of the first problem and denoiser that have an adapted row; None without one."""
+    cells, looks = digest.cells, digest.looks
     strips = [] if album is None else album.strips
-    settings = [_setting(s) for s, _ in strips] or [cell.setting for cell in cells]
-    for block in blocks:
-        adapted = [s for s in settings if block.has(s) and s.method in looks and _is_adapted(s)]
+    settings = [s.setting for s, _ in strips] or [cell.setting for cell in cells]
+    for block in digest.blocks:
+        adapted = [s for s in settings if block.has(s) and s.method in ADAPTED]
         if adapted:
             start = min(adapted, key=_preference)
             break
@@ -81,7 +76,7 @@ def tell(
         for cell in cells
         if _same(cell.setting, block, start, method, n) and cell.psnr is not None
     }
-    image = next((s.image for s, _ in strips if _same(_setting(s), block, start, None, None)), "")
+    image = next((s.image for s, _ in strips if _same(s.setting, block, start, None, None)), "")
     shots = f"n = {start.n}" if start.n else ""
     labels = {
         "degraded": "degraded",
@@ -99,10 +94,6 @@ def tell(
     return Story(
         block, start.problem, start.method, start.n, start.relaxation, image, means, stages
     )
-
-
-def _is_adapted(setting: Setting) -> bool:
-    return setting.method in ADAPTED
 
 
 def _preference(setting: Setting) -> tuple[bool, int, float]:
@@ -139,13 +130,8 @@ def _shown(
     wanted["reference"] = ("reference", 0)
     for key, (method, n) in wanted.items():
         for strip, place in album.strips:
-            if strip.image == image and _same(_setting(strip), block, start, method, n):
+            if strip.image == image and _same(strip.setting, block, start, method, n):
                 shown[key] = crop(album.files[place], last, 1, size)
                 break
     return shown
 
-
-def _setting(strip: Strip) -> Setting:
-    return Setting(
-        strip.family, strip.source, strip.method, strip.n, strip.problem, strip.relaxation
-    )

@@ -43,7 +43,9 @@ class Cell:
     sets: tuple[tuple[float | None, float | None], ...]
 
 
-NOTHING = Cell(Setting("", "", "", 0, "", ""), *(None,) * 7, images=0, sets=())
+NOTHING = Cell(
+    Setting("", "", "", 0, "", ""), None, None, None, None, None, None, None, images=0, sets=()
+)
 
 
 @dataclass(frozen=True)
