@@ -99,3 +99,7 @@ class SkippedFilesWarning(ProxmatchWarning):
         lines = [f"{name}: {reason}" for name, reason in self.files.items()]
         more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
         return f"{len(lines)} file(s) left out: " + "; ".join(lines[:10] + more)
+
+
+class ThinnedWarning(ProxmatchWarning):
+    """Pictures of a page were compressed or left out to keep it small."""
