@@ -40,6 +40,3 @@ def command(
         typer.echo(f"wrote {page} ({size / 1e6:.1f} MB)")
     if show:
         typer.launch(page.resolve().as_uri())
-
-
-report_command = command

@@ -20,11 +20,14 @@ def data(
 ) -> dict[str, Any]:
     """All of it; each part is empty when there is nothing to show."""
     strips = [strip for strip, _ in album.strips] if album else []
-    settings = [item.setting for item in (*digest.cells, *digest.curves, *strips)]
+    settings = [cell.setting for cell in digest.cells]
+    settings += [curve.setting for curve in digest.curves]
+    settings += [strip.setting for strip in strips]
     return {
         "methods": {name: asdict(style) for name, style in digest.looks.items()},
         "denoisers": [
-            {"family": b.family, "source": b.source, "label": words.denoiser(b)} for b in digest.blocks
+            {"family": b.family, "source": b.source, "label": words.denoiser(b)}
+            for b in digest.blocks
         ],
         "relaxations": [
             {"name": name, "label": words.relaxation(name)}
