@@ -18,7 +18,7 @@ from PIL import Image
 from typer import Typer
 from typer.testing import CliRunner
 
-from proxmatch.commands.report import report_command
+from proxmatch.commands.report import command
 from proxmatch.errors import DataError, ThinnedWarning
 from proxmatch.report import write_report
 from proxmatch.report.folder import PARTS, read_folder
@@ -311,7 +311,7 @@ def test_a_large_folder_is_thinned_and_says_so(folder: Path) -> None:
 
 def test_the_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = Typer()
-    app.command("report")(report_command)
+    app.command("report")(command)
     opened: list[str] = []
     monkeypatch.setattr("typer.launch", opened.append)
     out = tmp_path / "page.html"
