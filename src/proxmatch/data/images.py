@@ -141,5 +141,5 @@ def _deep_png(pixels: Pixels) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
     rows = np.zeros((height, 1 + 6 * width), np.uint8)  # each begins with its filter: none
     rows[:, 1:] = pixels.astype(">u2", order="C").reshape(height, -1).view(np.uint8)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)

@@ -181,10 +181,13 @@ def tiled(model: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
         kind: Any = type(model)
         outer: ProximalDenoiser = kind(inner, **model.settings)
         outer.record = model.record
-        return outer.eval()
+        outer.eval()
+        return outer
     if reach(model) is None:
         return model
-    return Tiled(model, tile).train(model.training)
+    whole = Tiled(model, tile)
+    whole.train(model.training)
+    return whole
 
 
 def _out_of_memory(error: Exception) -> bool:
