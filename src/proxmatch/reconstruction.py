@@ -101,7 +101,8 @@ def reconstruct(
         together = batch or max(1, TOGETHER // (solved.img_size[1] * solved.img_size[2]))
         for start in range(0, len(numbers), together):
             some = numbers[start : start + together]
-            y = torch.stack([given[i] for i in some]).to(place)
+            y = given[some[0]][None] if len(some) == 1 else torch.stack([given[i] for i in some])
+            y = y.to(place)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DivergenceWarning)  # they are named below
                 run = pnp_pgd(y, solved, denoise, record=(), sigma=sigma, iterations=iterations)

@@ -85,7 +85,7 @@ def test_wrong_use(
     assert done.code == 2
     assert message in done.err
     assert "Traceback" not in done.err
-    assert "unexpected" not in done.err
+    assert "This is a defect" not in done.err
     assert len(done.err.splitlines()) <= 12
     assert done.out == ""
     assert not [p for p in Path("out").rglob("*") if p.is_file()]

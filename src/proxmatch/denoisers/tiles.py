@@ -185,9 +185,9 @@ def tiled(model: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
         return outer
     if reach(model) is None:
         return model
-    found = Tiled(model, tile)
-    found.train(model.training)
-    return found
+    whole = Tiled(model, tile)
+    whole.train(model.training)
+    return whole
 
 
 def _out_of_memory(error: Exception) -> bool:
