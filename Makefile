@@ -10,8 +10,9 @@ DEMO_OUT ?= demo-out
 demo: $(READY)
 	$(BIN)/proxmatch demo --out $(DEMO_OUT)
 
+# One process a core with one thread each: the tests are small, and threads would only fight.
 test: lint
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
