@@ -6,11 +6,14 @@ import ast
 import inspect
 import re
 import textwrap
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
+from PIL import Image
 
 import proxmatch
 from proxmatch.problems import PROBLEMS
@@ -101,6 +104,26 @@ def test_code_calls_what_exists(page):
             function = found(name)
             keywords = {k.arg: None for k in call.keywords if k.arg}
             inspect.signature(function).bind(*call.args, **keywords)
+
+
+def test_the_fifteen_lines_run(tmp_path, monkeypatch):
+    code = blocks(PAGES["adapt"])[0]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    x = proxmatch.embedded("photographs").test
+    for number, image in enumerate(x[:5]):
+        pixels = (255 * image).round().byte().permute(1, 2, 0).numpy()
+        folder = tmp_path / "my-images"
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    aligned = partial(proxmatch.adapt, method="align")  # quick, where auto takes a minute
+    monkeypatch.setattr(proxmatch, "adapt", aligned, raising=False)
+    monkeypatch.chdir(tmp_path)
+    scope = {"y": x[20:21]}
+    with torch.no_grad():
+        exec(code, scope)  # noqa: S102
+    for name in ("x_pgd", "x_hqs"):
+        assert scope[name].shape == x[20:21].shape
+        assert bool(scope[name].isfinite().all())
 
 
 def test_every_problem_is_described_with_its_options():
