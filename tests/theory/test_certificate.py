@@ -12,6 +12,7 @@ from rich.console import Console
 from proxmatch.errors import InputError
 from proxmatch.theory import Certificate, Constants, ExactDenoiser, certify, draw, trace
 from proxmatch.theory.known import Gaussian, Mixture
+from proxmatch.transforms import Aligned, Relaxed, Symmetrized
 from tests.theory.test_trajectory import measured, problem
 
 TARGET = ExactDenoiser(Mixture(((0.2,), (0.8,)), 0.3), 0.2)
@@ -44,6 +45,27 @@ def test_all_rows_hold_and_the_floor_is_where_it_should_be(certificate: Certific
     )
     lowest = torch.stack([run.path.objective.amin(1) for run in certificate.runs.values()])
     assert torch.equal(certificate.infimum, lowest.amin(0))
+
+
+TRANSFORMS = {
+    "relaxed": lambda d: Relaxed(d, 0.4),
+    "aligned": lambda d: Aligned(d, 0.7, [[1.0]], [0.1], [0.3]),
+    "symmetrized": lambda d: Symmetrized(d, "flips"),
+    "all": lambda d: Relaxed(Aligned(Symmetrized(d, "flips"), 0.7, [[1.0]], [0.1], [0.3]), 0.6),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transformed_denoisers_obey_the_theory_too(name: str) -> None:
+    torch.manual_seed(0)
+    p, target = problem(), TRANSFORMS[name](TARGET)
+    found = certify(
+        {"mismatched": TARGET, "matched": target}, target, p, measured(p, 2), iterations=5
+    )
+    assert all(run.share == 1 for run in found.runs.values())
+    applies = sum(int(row.applies.sum()) for row in found.runs["mismatched"].rows)
+    assert applies > 50
+    assert float(found.runs["mismatched"].path.mismatch.min()) > 0 or name == "symmetrized"
 
 
 def test_table_and_json_tell_the_same(certificate: Certificate) -> None:

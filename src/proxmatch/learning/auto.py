@@ -204,7 +204,7 @@ def _makers(
                 warnings.simplefilter("ignore", AdaptationWarning)
                 found = fine_tune(
                     start,
-                    list(windows),
+                    list(windows.cpu()),
                     settings,
                     problems=problems,
                     size=size,
