@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
@@ -72,9 +74,9 @@ html_theme_options = {
 
 
 def _reachable(inventory: str) -> bool:
-    """Whether the names of another project can be looked up: a build offline goes without links."""
+    """Whether another project can be linked to: a build offline goes without."""
     try:
-        with urllib.request.urlopen(inventory + "objects.inv", timeout=5):
+        with urllib.request.urlopen(inventory + "objects.inv", timeout=5):  # noqa: S310
             return True
     except OSError:
         return False
@@ -86,3 +88,29 @@ _others = {
     "deepinv": "https://deepinv.github.io/deepinv/",
 }
 intersphinx_mapping = {name: (url, None) for name, url in _others.items() if _reachable(url)}
+
+
+def _mathematics(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings speak plain mathematics: |x| is no substitution, an indented formula is literal."""
+    found: list[str] = []
+    formula, before = False, ""
+    for line in lines:
+        indented = line.startswith("    ")
+        if formula and line and not indented:
+            formula = False
+        if indented and not formula and found and not found[-1] and before and before[0] != " ":
+            formula = True
+            found += ["::", ""]
+        before = line or before
+        found.append(line if formula else _escaped(line))
+    lines[:] = found
+
+
+def _escaped(line: str) -> str:
+    parts = re.split(r"(``.*?``|:\w+:`.*?`)", line)
+    return "".join(part if i % 2 else part.replace("|", r"\|") for i, part in enumerate(parts))
+
+
+def setup(app: Any) -> None:
+    """Look at docstrings before napoleon does."""
+    app.connect("autodoc-process-docstring", _mathematics, priority=400)

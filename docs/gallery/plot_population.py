@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 from proxmatch.theory.known import Laplace
 from proxmatch.theory.population import draw, study
 
-found = study(Laplace(1.0), sigma=1.0, gammas=(0.5, 0.25), steps=200)
+found = study(Laplace(1.0), sigma=1.0, gammas=(0.5, 0.25), steps=150)
 for run in found.trained:
     name = "MSE" if run.gamma is None else f"PM, gamma {run.gamma:g}"
     print(f"{name:15} to the mean {run.to_mean:.3f}   to the MAP map {run.to_mode:.3f}")
