@@ -36,7 +36,7 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_preprocess_types = False
 autosummary_generate = True
-autosummary_imported_members = True
+autosummary_imported_members = False
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
@@ -91,7 +91,7 @@ intersphinx_mapping = {name: (url, None) for name, url in _others.items() if _re
 
 
 def _mathematics(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings speak plain mathematics: |x| is no substitution, an indented formula is literal."""
+    """Docstrings speak plain mathematics: |x| is no substitution, indented formulas are literal."""
     found: list[str] = []
     formula, before = False, ""
     for line in lines:

@@ -17,7 +17,7 @@ import torch
 import proxmatch as pm
 
 domain = pm.embedded("photographs")
-x = domain.test[::12][:4]
+x = domain.test[::9][:4]
 problem = pm.gaussian_deblurring(64)
 y = problem.measure(x, seed=0)
 

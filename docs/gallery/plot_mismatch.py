@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 
 import proxmatch as pm
 
-x = pm.embedded("photographs").test[::12][:4]
+x = pm.embedded("photographs").test[::9][:4]
 problem = pm.gaussian_deblurring(64)
 y = problem.measure(x, seed=0)
 

@@ -17,14 +17,15 @@ import proxmatch as pm
 
 domain = pm.embedded("photographs")
 one = pm.few_shot(domain, 1, set_seed=0)
-problem = pm.gaussian_deblurring(64)
+problem = pm.gaussian_deblurring(64, iterations=20)
 source = pm.Relaxed(pm.load("lpn-histology"), 1.0)
 
 result = pm.adapt(source, one, problem=problem)
 
 # %%
 # What was tried, on held-out pixels. A Wiener filter and total variation are in the table because a
-# learned prior has to beat them.
+# learned prior has to beat them. Where the filter wins it is what is returned, which says that the
+# denoiser of another domain, without fine-tuning, adds nothing here.
 
 for candidate in result.table:
     print(f"{candidate.name:20} {candidate.score:6.2f} dB", "<-" if candidate.chosen else "")
@@ -33,7 +34,7 @@ print(result.evidence)
 # %%
 # On test images, which nothing above has seen.
 
-x = domain.test[::12][:4]
+x = domain.test[::9][:4]
 y = problem.measure(x, seed=0)
 before = pm.pnp_pgd(y, problem, source, truth=x)
 after = pm.pnp_pgd(y, problem, result.model, truth=x)
