@@ -40,7 +40,6 @@ autosummary_imported_members = False
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_inherit_docstrings = False
 
 bibtex_bibfiles = ["references.bib"]
@@ -63,6 +62,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "proxmatch"
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("start", "commands", "theory", "bibliography")}
 html_theme_options = {
     "show_prev_next": False,
     "navbar_align": "left",

@@ -20,7 +20,7 @@ import proxmatch as pm
 from proxmatch.theory import draw
 
 domain = pm.embedded("photographs")
-x = domain.test[24:25]
+x = domain.test[8:9]
 problem = pm.gaussian_deblurring(64)
 y = problem.measure(x, seed=0)
 
@@ -42,7 +42,7 @@ print(console.file.getvalue())
 # number of iterations removes: it is absent where the denoiser is matched.
 
 picture = io.BytesIO()
-draw(certificate).savefig(picture, format="png", dpi=120)
+draw(certificate).savefig(picture, format="png", dpi=120, bbox_inches="tight")
 picture.seek(0)
 figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
 axis.imshow(plt.imread(picture))

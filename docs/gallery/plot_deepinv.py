@@ -15,9 +15,10 @@ import matplotlib.pyplot as plt
 import torch
 
 import proxmatch as pm
+from proxmatch.metrics import psnr
 
 domain = pm.embedded("photographs")
-x = domain.test[::9][:4]
+x = domain.test[[2, 8, 13, 30]]
 problem = pm.gaussian_deblurring(64)
 y = problem.measure(x, seed=0)
 
@@ -58,8 +59,8 @@ shown = {
 }
 figure, axes = plt.subplots(1, 4, figsize=(8, 2.5), layout="constrained")
 for axis, (title, images) in zip(axes, shown.items(), strict=True):
-    quality = dinv.metric.PSNR()(images, x).mean()
-    axis.imshow(images[2].clamp(0, 1).permute(1, 2, 0))
+    quality = psnr(images, x).mean()
+    axis.imshow(images[1].clamp(0, 1).permute(1, 2, 0))
     axis.set_title(title if images is x else f"{title}\n{quality:.1f} dB")
     axis.set_axis_off()
 plt.show()
