@@ -24,8 +24,17 @@ _HOME = {
     "Problem": "problems",
     "gaussian_deblurring": "problems",
     "super_resolution": "problems",
+    "compressed_sensing": "problems",
+    "denoising": "problems",
+    "inpainting": "problems",
+    "make_problem": "problems",
+    "motion_deblurring": "problems",
     "PnPResult": "pnp",
     "pnp_pgd": "pnp",
+    "Reconstruction": "reconstruction",
+    "reconstruct": "reconstruction",
+    "Diagnosis": "diagnosis",
+    "diagnose": "diagnosis",
     "ImageDomain": "data",
     "embedded": "data",
     "few_shot": "data",
@@ -65,6 +74,7 @@ if TYPE_CHECKING:
         save,
         shipped,
     )
+    from proxmatch.diagnosis import Diagnosis, diagnose
     from proxmatch.learning import (
         AdaptationResult,
         TrainingSettings,
@@ -73,7 +83,17 @@ if TYPE_CHECKING:
         train,
     )
     from proxmatch.pnp import PnPResult, pnp_pgd
-    from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+    from proxmatch.problems import (
+        Problem,
+        compressed_sensing,
+        denoising,
+        gaussian_deblurring,
+        inpainting,
+        make_problem,
+        motion_deblurring,
+        super_resolution,
+    )
+    from proxmatch.reconstruction import Reconstruction, reconstruct
     from proxmatch.theory import Certificate, certify
     from proxmatch.transforms import (
         Aligned,
@@ -91,6 +111,7 @@ __all__ = [
     "AdaptationResult",
     "Aligned",
     "Certificate",
+    "Diagnosis",
     "GradientStep",
     "GradientStepConfig",
     "ImageDomain",
@@ -98,6 +119,7 @@ __all__ = [
     "PnPResult",
     "Problem",
     "ProximalDenoiser",
+    "Reconstruction",
     "Relaxed",
     "Symmetrized",
     "TrainingSettings",
@@ -107,14 +129,21 @@ __all__ = [
     "align",
     "certify",
     "colour_statistics",
+    "compressed_sensing",
+    "denoising",
+    "diagnose",
     "embedded",
     "few_shot",
     "gaussian_deblurring",
     "import_checkpoint",
+    "inpainting",
     "lipschitz",
     "load",
+    "make_problem",
+    "motion_deblurring",
     "no_denoiser",
     "pnp_pgd",
+    "reconstruct",
     "relax",
     "relax_from_measurements",
     "save",

@@ -1,12 +1,19 @@
-"""The command line: thin wrappers around the library, and the only place that prints."""
+"""The command line. Each command is a module of :mod:`proxmatch.commands`; nothing else prints."""
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
-from typing import Annotated
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
 
 import typer
+
+from proxmatch import commands
+from proxmatch.errors import ProxmatchError, ProxmatchWarning
+
+DEBUG = "PROXMATCH_DEBUG"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,58 +28,48 @@ def _common() -> None:
     """Keep subcommands even while there are few."""
 
 
-@app.command()
-def info() -> None:
-    """Show versions, device, threads and the models that come with proxmatch."""
-    import platform
-
-    import deepinv
-    import torch
-    from rich import print as show
-
-    from proxmatch import __version__
-    from proxmatch.denoisers import shipped
-
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    show(f"proxmatch {__version__}, python {platform.python_version()}")
-    show(f"torch {torch.__version__}, deepinv {deepinv.__version__}")
-    show(f"device: {device}, {torch.get_num_threads()} threads")
-    show(f"models: {', '.join(shipped()) or 'none'}")
+for _name in commands.names():
+    _module = import_module(f"proxmatch.commands.{_name}")
+    app.command(_name.rstrip("_"))(_module.command)
 
 
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="folder for what is written")] = Path("demo-out"),
-) -> None:
-    """Degrade embedded photographs and reconstruct them with the right and the wrong prior.
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; what goes wrong is one line on standard error.
 
-    Example: proxmatch demo --out demo-out
+    With the environment variable PROXMATCH_DEBUG, errors come with their traceback.
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    with console.status("loading deepinv and the models") as status:
-        from proxmatch import demo as job
-
-        result = job.run(out, progress=status.update)
-    table = Table(title="PnP-PGD on embedded photographs, mean PSNR in dB")
-    for name in job.HEADER:
-        left = name in job.HEADER[:3]
-        table.add_column(name, justify="left" if left else "right", no_wrap=True)
-    for row in result.rows:
-        table.add_row(*job.cells(row))
-    console.print(table)
-    for file in result.files:
-        console.print(f"wrote {file}", highlight=False, soft_wrap=True)
+    if hasattr(sys.stdout, "reconfigure"):  # names of files may be no valid text
+        sys.stdout.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
+        if DEBUG not in os.environ:
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("always", category=ProxmatchWarning)
+            warnings.showwarning = _warn
+        try:
+            app(None if arguments is None else list(arguments), prog_name="proxmatch")
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
+        except Exception as error:
+            if DEBUG in os.environ:
+                raise
+            typer.echo(f"error: {_explained(error)}", err=True)
+            return 2
+    return 0
 
 
 def main() -> None:
-    """Run a command; what goes wrong on purpose is one line on stderr and exit code 2."""
-    from proxmatch.errors import ProxmatchError
+    """The entry point of ``proxmatch``."""
+    sys.exit(run())
 
-    try:
-        app()
-    except (ProxmatchError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, MemoryError) and not isinstance(error, ProxmatchError):
+        return "not enough memory; take smaller tiles (--tile), fewer or smaller images"
+    if isinstance(error, ProxmatchError | OSError):
+        return str(error)
+    kind = type(error).__name__
+    return f"unexpected {kind}: {error}. This is a defect; {DEBUG}=1 shows where"
+
+
+def _warn(message: object, *_: object, **__: object) -> None:
+    typer.echo(f"warning: {message}", err=True)

@@ -48,6 +48,10 @@ class UnsafeCheckpointError(CheckpointError):
     """A file would run code when loaded; it was not loaded."""
 
 
+class EngineError(ProxmatchError):
+    """A piece of an experiment could not be computed, although it was tried again."""
+
+
 class FolderInUseError(ProxmatchError):
     """Another run is writing to this folder."""
 
@@ -95,3 +99,7 @@ class SkippedFilesWarning(ProxmatchWarning):
         lines = [f"{name}: {reason}" for name, reason in self.files.items()]
         more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
         return f"{len(lines)} file(s) left out: " + "; ".join(lines[:10] + more)
+
+
+class ThinnedWarning(ProxmatchWarning):
+    """Pictures of a page were compressed or left out to keep it small."""

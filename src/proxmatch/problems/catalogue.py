@@ -65,8 +65,8 @@ def _grey(file: str) -> Tensor:
     return grey.mean(2) if grey.ndim == 3 else grey
 
 
-_STEPS = {"noise": float, "eta": float}
-_GAUSSIAN = {**_STEPS, "kernel_size": int, "kernel_sigma": float}
+_STEPS: dict[str, Callable[[str], Any]] = {"noise": float, "eta": float}
+_GAUSSIAN: dict[str, Callable[[str], Any]] = {**_STEPS, "kernel_size": int, "kernel_sigma": float}
 
 PROBLEMS: dict[str, Entry] = {
     "deblurring": Entry(gaussian_deblurring, _GAUSSIAN, "a Gaussian blur"),

@@ -84,8 +84,7 @@ def filled(y: Tensor, physics: LinearPhysics) -> Tensor:
     Around: the smallest of the squares of side 3, 5, 9, 17 ... that holds a measured pixel.
     """
     known: Tensor = physics.mask.to(y).expand(1, 1, *y.shape[-2:])
-    x: Tensor = y * known
-    done, radius = known > 0, 1
+    x, done, radius = y * known, known > 0, 1
     while not bool(done.all()):
         share = _mean(known, radius)
         here = ~done & (share > 0)

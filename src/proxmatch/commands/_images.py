@@ -1,0 +1,26 @@
+"""Images for the commands that look at some: crops of a folder, or whole pictures of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def pictures(folder: Path, number: int, channels: int) -> list[Tensor]:
+    """The first pictures of a folder, whole, ``(C, H, W)`` each."""
+    from proxmatch.data import image_files, read_images
+
+    found = read_images(image_files([folder])[:number], channels)
+    return [file.pixels for file in found]
+
+
+def crops(folder: Path, number: int, size: int, downscale: int, channels: int) -> Tensor:
+    """Crops spread over the pictures of a folder, ``(number, C, size, size)``."""
+    from proxmatch.data import ImageDomain
+
+    domain = ImageDomain(folder, size, downscale=downscale, channels=channels)
+    last, count = len(domain) - 1, min(number, len(domain))
+    return domain.tensor(round(i * last / max(1, count - 1)) for i in range(count))

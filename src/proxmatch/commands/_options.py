@@ -1,0 +1,78 @@
+"""Arguments that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proxmatch.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from proxmatch.denoisers import ProximalDenoiser
+
+Model = Annotated[
+    str, typer.Argument(help="a model that comes with proxmatch, or the folder of one")
+]
+Out = Annotated[Path, typer.Option(help="folder for everything that is written")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
+Seed = Annotated[int, typer.Option(min=0, help="of everything that is random")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps")]
+Threads = Annotated[int | None, typer.Option(min=1, help="of the CPU; all by default")]
+Problem = Annotated[
+    str,
+    typer.Option(
+        help="deblurring, super-resolution, motion-deblurring, inpainting, denoising, "
+        "compressed-sensing"
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="an option of the problem, such as factor=2"),
+]
+Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps; the problem's by default")]
+
+
+def compute(device: str, threads: int | None) -> torch.device:
+    """The device that is asked for, and as many threads.
+
+    Raises:
+        InputError: there is no such device here.
+    """
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"no device {device!r} on this machine: {reason}") from error
+    if place.type == "meta":
+        raise InputError("the device 'meta' holds no numbers; take cpu")
+    return place
+
+
+def load_model(name: str, place: torch.device) -> ProximalDenoiser:
+    """A denoiser by name or folder."""
+    from proxmatch.denoisers import load
+
+    return load(name, device=place)
+
+
+def key_values(given: list[str] | None) -> dict[str, Any]:
+    """``key=value`` each: numbers where they look like it, else text."""
+    found: dict[str, Any] = {}
+    for text in given or []:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not key.isidentifier():
+            raise InputError(f"{text!r} is not KEY=VALUE")
+        try:
+            found[key] = float(value)
+        except ValueError:
+            found[key] = value
+    return found

@@ -1,0 +1,83 @@
+"""What a command shows: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+INTERRUPTED = 130
+
+
+def say(text: str) -> None:
+    """One line about what is going on, on standard error."""
+    typer.echo(text, err=True)
+
+
+def show(record: Mapping[str, Any], as_json: bool, *texts: str | RenderableType) -> None:
+    """The result: one JSON object, or texts and tables for people."""
+    if as_json:
+        typer.echo(json.dumps(record, indent=1, allow_nan=False))
+        return
+    from rich.console import Console
+
+    console = Console(soft_wrap=False)
+    for text in texts:
+        if isinstance(text, str):
+            typer.echo(text)
+        else:
+            console.print(text)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> RenderableType:
+    """A table of plain text: what looks like markup in it is not."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    made = Table(title=escape(title) or None)
+    for name in header:
+        made.add_column(escape(name), overflow="fold")
+    for row in rows:
+        made.add_row(*map(escape, row))
+    return made
+
+
+@contextmanager
+def bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
+    """A progress bar with the remaining time; yields what adds to it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done: progress.advance(task, done)
+
+
+@contextmanager
+def interruptible(how_to_go_on: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block, say how to go on, and exit with 130."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if main else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"stopped: {how_to_go_on()}")
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,185 @@
+"""``proxmatch adapt``."""
+
+from __future__ import annotations
+
+import json as text
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proxmatch.commands import _images, _screen
+from proxmatch.commands._options import (
+    Device,
+    Json,
+    Model,
+    Out,
+    Seed,
+    Set,
+    Threads,
+    compute,
+    load_model,
+)
+
+if TYPE_CHECKING:
+    from proxmatch.learning import AdaptationResult
+
+RECORD = "adaptation.json"
+
+
+def command(
+    model: Model,
+    out: Out,
+    images: Annotated[Path | None, typer.Option(help="folder of clean images")] = None,
+    method: Annotated[
+        str, typer.Option(help="auto, align, pm, adapm, mse, l1, scaled-mse")
+    ] = "auto",
+    number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
+    steps: Annotated[int | None, typer.Option(min=1, help="optimiser steps")] = None,
+    measurements: Annotated[
+        Path | None, typer.Option(help="folder of measurements, when there is no clean image")
+    ] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="that decides what is best; needed with --measurements")
+    ] = None,
+    options: Set = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Adapt a denoiser to a few images, and say whether that helped.
+
+    The adapted denoiser is written to OUT/model. Exit code 1: nothing better was found.
+
+    Example: proxmatch adapt lpn-histology --images my-faces --method pm --out adapted
+    """
+    from proxmatch.errors import InputError
+    from proxmatch.locks import owned
+
+    if (images is None) == (measurements is None):
+        raise InputError("give --images (clean ones) or --measurements, one of the two")
+    if measurements is not None and problem is None:
+        raise InputError("--measurements needs --problem: of what are they measurements?")
+    place = compute(device, threads)
+    source = load_model(model, place)
+    arguments = _arguments(
+        source, method, images, measurements, number, problem, options or [], steps, seed
+    )
+    with owned(out), _screen.interruptible(lambda: "the same command goes on, or starts again"):
+        result = _run(source, arguments, out)
+    record = _record(model, method, out, result)
+    lines: list[Any] = [_tried(result) or f"{result.status} after {result.step} steps"]
+    lines += [str(result.evidence)] if result.evidence is not None else []
+    _screen.show(record, json, *lines, f"wrote {record['model']}")
+    if result.evidence is not None and not result.evidence.gain > 0:
+        raise typer.Exit(1)
+
+
+def _tried(result: AdaptationResult) -> Any:
+    """What was tried, as a table; None if there was no choice."""
+    if not result.table:
+        return None
+    problems = list(result.table[0].scores)
+    rows = [
+        (
+            f"{candidate.name} *" if candidate.chosen else candidate.name,
+            *(f"{candidate.scores[name]:.2f}" for name in problems),
+            f"{candidate.strength:g}",
+            f"{candidate.seconds:.0f}",
+        )
+        for candidate in result.table
+    ]
+    header = ("* chosen", *(f"{name}, dB" for name in problems), "strength", "seconds")
+    return _screen.table(header, rows, "tried, on what was held out")
+
+
+def _arguments(
+    source: Any,
+    method: str,
+    images: Path | None,
+    measurements: Path | None,
+    number: int,
+    problem: str | None,
+    options: list[str],
+    steps: int | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Those of :func:`proxmatch.learning.adapt`."""
+    import torch
+
+    from proxmatch.errors import InputError
+    from proxmatch.problems.catalogue import image_side, make_problem
+    from proxmatch.problems.catalogue import options as read
+
+    place = images if images is not None else measurements
+    given = _images.pictures(place or Path(), number, source.channels)
+    arguments: dict[str, Any] = {"method": method}
+    if measurements is None:
+        arguments["images"] = given
+    elif len({y.shape for y in given}) > 1:
+        raise InputError("the measurements must all have one size; sort them by size")
+    else:
+        arguments["measurements"] = torch.stack(given)
+    if problem is not None:
+        found = read(problem, options)
+        if measurements is None:
+            window = getattr(getattr(source, "config", None), "size", None)
+            side = window or min(64, *(n for image in given for n in image.shape[1:]))
+            arguments["size"], size = side, (side, side)
+        else:
+            size = image_side(problem, (given[0].shape[1], given[0].shape[2]), found)
+        arguments["problem"] = make_problem(problem, size, found, channels=source.channels)
+    elif options:
+        raise InputError("--set is about a problem: name it with --problem")
+    if method not in ("auto", "align"):
+        arguments["settings"] = _settings(source, method, len(given), steps, seed)
+    elif steps is not None:
+        raise InputError(f"--steps is for methods that train, not {method}")
+    return arguments
+
+
+def _settings(source: Any, method: Any, number: int, steps: int | None, seed: int) -> Any:
+    """Those that ``adapt`` would take, with another seed or number of steps."""
+    from proxmatch.learning import adaptation_settings
+
+    training = number - (number // 5 or 1) if number >= 4 else number
+    changes: dict[str, Any] = {"seed": seed}
+    if steps is not None:
+        every = max(1, steps // 10)
+        changes |= {"steps": steps, "check_every": every, "checkpoint_every": every}
+    inputs = training * (4 if training <= 10 else 1)
+    return adaptation_settings(source, method, inputs, **changes)
+
+
+def _run(source: Any, arguments: dict[str, Any], out: Path) -> AdaptationResult:
+    from proxmatch.denoisers import save
+    from proxmatch.learning import adapt
+    from proxmatch.learning.progress import bar
+
+    settings = arguments.get("settings")
+    with bar(settings.steps if settings else 1, "adapting") as on_step:
+        result = adapt(source, **arguments, folder=out / "run", on_step=on_step)
+    save(result.model, out / "model")
+    return result
+
+
+def _record(model: str, method: str, out: Path, result: AdaptationResult) -> dict[str, Any]:
+    from proxmatch.files import write_together
+
+    evidence = result.evidence
+    record = {
+        "source": model,
+        "method": method,
+        "model": str(out / "model"),
+        "status": str(result.status),
+        "step": result.step,
+        "gains": evidence and {k: round(v, 3) for k, v in evidence.gains.items()},
+        "before": evidence and evidence.before.means(),
+        "after": evidence and evidence.after.means(),
+        "saturated": result.saturated,
+        "tried": [asdict(candidate) for candidate in result.table],
+    }
+    write_together(out, {RECORD: (text.dumps(record, indent=1) + "\n").encode()})
+    return record

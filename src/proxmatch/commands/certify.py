@@ -1,0 +1,82 @@
+"""``proxmatch certify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxmatch.commands import _images, _screen
+from proxmatch.commands._options import (
+    Device,
+    Iterations,
+    Json,
+    Model,
+    Out,
+    Problem,
+    Seed,
+    Set,
+    Threads,
+    compute,
+    load_model,
+)
+
+
+def command(
+    model: Model,
+    reference: Annotated[str, typer.Option(help="the right denoiser: a model or its folder")],
+    images: Annotated[Path, typer.Option(help="folder of clean images, to simulate with")],
+    out: Out,
+    problem: Problem = "deblurring",
+    options: Set = None,
+    number: Annotated[int, typer.Option(min=1, help="crops")] = 2,
+    size: Annotated[int, typer.Option(min=8, help="side of a crop")] = 64,
+    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    iterations: Iterations = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Check every inequality of the theory along reconstructions, against a reference.
+
+    Writes certificate.json and certificate.png. Exit code 1: some inequality does not hold.
+
+    Example: proxmatch certify lpn-histology --reference lpn-faces --images faces --out certificate
+    """
+    import io
+
+    from proxmatch.files import write_together
+    from proxmatch.locks import owned
+    from proxmatch.problems import make_problem
+    from proxmatch.theory import certify
+    from proxmatch.theory.figure import draw
+
+    place = compute(device, threads)
+    target = load_model(reference, place)
+    denoisers = {"matched": target, "deployed": load_model(model, place)}
+    solved = make_problem(problem, size, options or [], channels=target.channels, device=place)
+    crops = _images.crops(images, number, size, downscale, target.channels).to(place)
+    y = solved.measure(crops, seed=seed)
+    with owned(out), _screen.interruptible(lambda: "the same command starts again"):
+        with _screen.bar(len(denoisers) * len(y), "certifying") as advance:
+            groups = dict.fromkeys(denoisers, 0)
+
+            def on_group(name: str, done: int) -> None:
+                advance(done - groups[name])
+                groups[name] = done
+
+            certificate = certify(
+                denoisers, target, solved, y, iterations=iterations, group=1, on_group=on_group
+            )
+        picture = io.BytesIO()
+        draw(certificate).savefig(picture, format="png", dpi=120)
+        contents = {
+            "certificate.json": certificate.to_json().encode(),
+            "certificate.png": picture.getvalue(),
+        }
+        write_together(out, contents)
+    _screen.show(certificate.to_dict(), json, certificate.table(), f"wrote {out}")
+    if any(run.share < 1 for run in certificate.runs.values()):
+        raise typer.Exit(1)

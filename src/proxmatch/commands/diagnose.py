@@ -1,0 +1,77 @@
+"""``proxmatch diagnose``."""
+
+from __future__ import annotations
+
+import json as text
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxmatch.commands import _images, _screen
+from proxmatch.commands._options import (
+    Device,
+    Iterations,
+    Json,
+    Model,
+    Seed,
+    Set,
+    Threads,
+    compute,
+    load_model,
+)
+
+
+def command(
+    model: Model,
+    images: Annotated[Path, typer.Option(help="folder of clean images of the new domain")],
+    reference: Annotated[
+        str | None, typer.Option(help="a denoiser that is right for them, if there is one")
+    ] = None,
+    problem: Annotated[
+        list[str] | None, typer.Option(help="deblurring and super-resolution by default")
+    ] = None,
+    options: Set = None,
+    number: Annotated[int, typer.Option(min=1, help="crops to look at")] = 8,
+    size: Annotated[int, typer.Option(min=25, help="side of a crop")] = 64,
+    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    iterations: Iterations = None,
+    out: Annotated[Path | None, typer.Option(help="folder for diagnosis.json")] = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Is this denoiser mismatched for these images, and what does it cost?
+
+    Exit code 1: it is mismatched for one of the problems.
+
+    Example: proxmatch diagnose lpn-histology --images my-faces
+    """
+    from proxmatch.diagnosis import Verdict, diagnose
+    from proxmatch.files import write_together
+    from proxmatch.locks import owned
+    from proxmatch.problems import make_problem
+
+    place = compute(device, threads)
+    source = load_model(model, place)
+    target = None if reference is None else load_model(reference, place)
+    solved = [
+        make_problem(name, size, options or [], channels=source.channels, device=place)
+        for name in problem or ("deblurring", "super-resolution")
+    ]
+    crops = _images.crops(images, number, size, downscale, source.channels).to(place)
+    found = []
+    stop = _screen.interruptible(lambda: "nothing was written; the same command starts again")
+    with stop, _screen.bar(len(solved), "diagnosing") as advance:
+        for one in solved:
+            found.append(diagnose(source, crops, one, target, iterations=iterations, seed=seed))
+            advance(1)
+    record = {"model": model, "diagnoses": {d.problem: d.to_dict() for d in found}}
+    if out is not None:
+        with owned(out):
+            content = text.dumps(record, indent=1, allow_nan=False) + "\n"
+            write_together(out, {"diagnosis.json": content.encode()})
+    _screen.show(record, json, *(d.table() for d in found), *(d.advice() for d in found[:1]))
+    if any(d.verdict is not Verdict.MATCHED for d in found):
+        raise typer.Exit(1)

@@ -1,0 +1,36 @@
+"""``proxmatch import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxmatch.commands import _screen
+from proxmatch.commands._options import Json, Out, key_values
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="a published checkpoint")],
+    kind: Annotated[str, typer.Option(help="lpn-official, prox-pnp or gsdrunet")],
+    out: Out,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="what the weights do not tell: sigma=0.05"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Convert a published checkpoint; no code in the file is run.
+
+    Example: proxmatch import GSDRUNet.ckpt --kind gsdrunet --set sigma=0.03 --out models/gsdrunet
+    """
+    from proxmatch.denoisers import import_checkpoint, save
+    from proxmatch.locks import owned
+
+    model = import_checkpoint(file, kind, **key_values(settings))  # type: ignore[arg-type]
+    with owned(out):
+        save(model, out)
+    weights = sum(p.numel() for p in model.parameters())
+    record = {"model": str(out), "kind": type(model).__name__, "weights": weights}
+    _screen.show(record, json, f"wrote {out}: {type(model).__name__}, {weights} weights")

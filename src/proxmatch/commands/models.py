@@ -1,0 +1,78 @@
+"""``proxmatch models``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proxmatch.commands import _screen
+from proxmatch.commands._options import Json
+
+if TYPE_CHECKING:
+    from proxmatch.denoisers import ProximalDenoiser
+
+HEADER = ("name", "kind", "weights", "sigma", "L", "trained on", "licence")
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="a model, or the folder of one")] = None,
+    json: Json = False,
+) -> None:
+    """List the models that come with proxmatch, or show the card of one.
+
+    Example: proxmatch models lpn-faces
+    """
+    from proxmatch.denoisers import load, shipped
+
+    if name is None:
+        found = {known: _summary(load(known)) for known in shipped()}
+        rows = [(known, *(_text(v) for v in card.values())) for known, card in found.items()]
+        _screen.show(found, json, _screen.table(HEADER, rows))
+        return
+    import yaml
+
+    model = load(name)
+    card = {**_summary(model), "transforms": _transforms(model), "card": _heart(model).record}
+    _screen.show(card, json, yaml.safe_dump(card, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def _summary(model: ProximalDenoiser) -> dict[str, Any]:
+    record = _heart(model).record
+    return {
+        "kind": type(model).__name__,
+        "weights": sum(p.numel() for p in model.parameters()),
+        "sigma": model.sigma,
+        "L": _at(record, "validation", "lipschitz"),
+        "trained on": _at(record, "source") or _at(record, "data", "folder"),
+        "licence": _at(record, "licence"),
+    }
+
+
+def _at(record: object, *keys: str) -> Any:
+    """What a record holds there, if anything: a card may hold any JSON."""
+    for key in keys:
+        record = record.get(key) if isinstance(record, dict) else None
+    return record
+
+
+def _heart(model: ProximalDenoiser) -> ProximalDenoiser:
+    from proxmatch.transforms import Transformed
+
+    while isinstance(model, Transformed):
+        model = model.inner
+    return model
+
+
+def _transforms(model: ProximalDenoiser) -> list[dict[str, Any]]:
+    from proxmatch.transforms import Transformed
+
+    found: list[dict[str, Any]] = []
+    while isinstance(model, Transformed):
+        found.append({"kind": model.kind, "settings": model.settings})
+        model = model.inner
+    return found[::-1]
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else str(value)

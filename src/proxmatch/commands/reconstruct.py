@@ -1,0 +1,107 @@
+"""``proxmatch reconstruct``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proxmatch.commands import _screen
+from proxmatch.commands._options import (
+    Device,
+    Iterations,
+    Json,
+    Model,
+    Out,
+    Problem,
+    Seed,
+    Set,
+    Threads,
+    compute,
+    load_model,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def command(
+    model: Model,
+    files: Annotated[list[Path], typer.Argument(help="pictures, or folders of them")],
+    problem: Problem,
+    out: Out,
+    options: Set = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="the files are clean: degrade them first")
+    ] = False,
+    bits: Annotated[int | None, typer.Option(help="8 or 16; as in the file by default")] = None,
+    format: Annotated[str, typer.Option(help="png or tif")] = "png",
+    iterations: Iterations = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="images handled together")] = None,
+    tile: Annotated[int, typer.Option(min=32, help="side of the tiles of large images")] = 512,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Reconstruct pictures from their measurements, of any size and number.
+
+    Files that are done already are not done again, so that the same command goes on after an
+    interruption. Exit code 1: some images diverged.
+
+    Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp
+
+    Example: proxmatch reconstruct gs-faces faces --problem super-resolution --set factor=2
+    --simulate --out measured
+    """
+    from proxmatch.commands import _files
+    from proxmatch.locks import owned
+
+    place = compute(device, threads)
+    job = _files.Job.planned(
+        load_model(model, place),
+        model,
+        files,
+        problem,
+        options or [],
+        out,
+        simulate=simulate,
+        bits=bits,
+        format=format,
+        iterations=iterations,
+        batch=batch,
+        tile=tile,
+        seed=seed,
+    )
+    with owned(out), _screen.interruptible(lambda: f"the same command goes on in {out}"):
+        done = job.earlier()
+        steps = job.steps(done)
+        with _screen.bar(steps, "reconstructing") as advance:
+            results = job.run(done, advance)
+    record = {"out": str(out), "problem": problem, "model": model, "files": results}
+    _screen.show(record, json, _table(results, problem, simulate), f"wrote {out}")
+    if any(result["status"] == "diverged" for result in results.values()):
+        raise typer.Exit(1)
+
+
+def _table(results: dict[str, dict[str, Any]], problem: str, simulate: bool) -> RenderableType:
+    quality = ("start", "psnr", "ssim") if simulate else ()
+    header = ("file", "size", "status", "steps", *quality)
+    rows = [
+        (name, str(r["size"]), str(r["status"]), str(r["steps"]), *(_number(r[q]) for q in quality))
+        for name, r in results.items()
+    ]
+    if simulate and len(results) > 1:
+        means = [_mean([r[q] for r in results.values()]) for q in quality]
+        rows.append(("mean", "", "", "", *map(_number, means)))
+    return _screen.table(header, rows, problem)
+
+
+def _number(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else "-"
+
+
+def _mean(values: list[object]) -> float | None:
+    numbers = [v for v in values if isinstance(v, float)]
+    return sum(numbers) / len(numbers) if numbers else None

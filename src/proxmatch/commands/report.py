@@ -1,0 +1,42 @@
+"""``proxmatch report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="what `reproduce` or `demo` wrote")],
+    out: Annotated[
+        Path | None, typer.Option(help="the file; report.html in the folder by default")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """Write the page of an experiment: one HTML file that opens offline.
+
+    Any part of the folder may be missing, so a run that is not finished has a page as well.
+
+    Example: proxmatch report runs/cpu --open
+    """
+    import json as to
+    import warnings
+
+    from proxmatch.report import write_report
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        page = write_report(folder, out)
+    notes = [str(warning.message) for warning in caught]
+    size = page.stat().st_size
+    if json:
+        typer.echo(to.dumps({"page": str(page), "bytes": size, "notes": notes}, indent=1))
+    else:
+        for note in notes:
+            typer.echo(f"note: {note}", err=True)
+        typer.echo(f"wrote {page} ({size / 1e6:.1f} MB)")
+    if show:
+        typer.launch(page.resolve().as_uri())

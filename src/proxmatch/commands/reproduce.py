@@ -1,0 +1,96 @@
+"""``proxmatch reproduce``: the paper's experiment."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ScaleChoice(StrEnum):
+    """How large."""
+
+    QUICK = "quick"
+    CPU = "cpu"
+    PAPER = "paper"
+
+
+class EngineChoice(StrEnum):
+    """Who computes."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+def command(
+    scale: Annotated[
+        ScaleChoice, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
+    ],
+    out: Annotated[Path, typer.Option(help="folder for what comes out")],
+    source: Annotated[
+        Path | None, typer.Option(help="images the source denoisers know (default: embedded)")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="images to adapt to and to test on (default: embedded)")
+    ] = None,
+    families: Annotated[str, typer.Option(help="lpn, gs, or both")] = "lpn,gs",
+    resume: Annotated[bool, typer.Option(help="go on with the run that the folder holds")] = True,
+    engine: Annotated[EngineChoice, typer.Option(help="who computes")] = EngineChoice.LOCAL,
+    address: Annotated[str | None, typer.Option(help="of a Ray cluster")] = None,
+    workers: Annotated[int | None, typer.Option(help="processes (default: one a core)")] = None,
+    seed: Annotated[int | None, typer.Option(help="in place of 0")] = None,
+    cells: Annotated[
+        Path | None, typer.Option(help="folder of cells to share with other runs")
+    ] = None,
+    parquet: Annotated[bool, typer.Option(help="tidy tables as Parquet too")] = False,
+) -> None:
+    """Run the paper's experiment: tables, claims with verdicts, figures.
+
+    A run that was interrupted goes on where it stopped. Without folders it uses embedded images.
+
+    Example: proxmatch reproduce quick --out quick-out
+    """
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console()
+    with Progress(
+        TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    ) as progress:
+        bar = progress.add_task("looking at the images", total=None)
+        from proxmatch.experiments.cells import Cell
+        from proxmatch.experiments.reproduce import reproduce
+
+        def on_plan(planned: int, missing: int) -> None:
+            progress.update(
+                bar, description="computing", total=planned, completed=planned - missing
+            )
+
+        def on_cell(cell: Cell, done: int, planned: int) -> None:
+            progress.update(bar, description=f"{cell.kind}: {cell.label}", completed=done)
+
+        result = reproduce(
+            scale.value,
+            out,
+            source,
+            target,
+            [family.strip() for family in families.split(",") if family.strip()],
+            engine.value,
+            address,
+            workers,
+            resume,
+            seed=seed,
+            cells=cells,
+            parquet=parquet,
+            on_plan=on_plan,
+            on_cell=on_cell,
+        )
+    for table in result.tables:
+        console.print(table.rich())
+    console.print(
+        f"{result.computed} of {result.cells} cells computed now; see {result.out}",
+        highlight=False,
+        soft_wrap=True,
+    )

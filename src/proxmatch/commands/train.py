@@ -1,0 +1,123 @@
+"""``proxmatch train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proxmatch.commands import _screen
+from proxmatch.commands._options import Device, Json, Out, Seed, Threads, compute
+
+if TYPE_CHECKING:
+    import torch
+    from lightning_fabric import Fabric
+
+    from proxmatch.data.layouts import Split
+
+
+def command(
+    family: Annotated[str, typer.Argument(help="lpn, gs, or a preset: lpn-compact, gs-paper ...")],
+    images: Annotated[Path, typer.Option(help="folder of clean images")],
+    out: Out,
+    config: Annotated[
+        Path | None, typer.Option(help="settings as YAML, in place of the preset's")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="in place of the preset's")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="images a step")] = None,
+    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    validation: Annotated[
+        int,
+        typer.Option(
+            min=0, help="crops of held-out pictures for the card; 0 trains on all pictures"
+        ),
+    ] = 16,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Train a denoiser on a folder of images; the same command goes on after an interruption.
+
+    Example: proxmatch train lpn --images photographs --out runs/lpn --steps 2000
+    """
+    from proxmatch.data import ImageDomain
+    from proxmatch.errors import InputError
+    from proxmatch.learning import PRESETS, RunStatus, TrainingSettings, train
+    from proxmatch.learning.progress import bar
+    from proxmatch.locks import owned
+
+    place = compute(device, threads)
+    name = family if family in PRESETS else f"{family}-compact"
+    if name not in PRESETS:
+        raise InputError(f"no family or preset {family!r}; there are lpn, gs, {', '.join(PRESETS)}")
+    preset = PRESETS[name]
+    settings = TrainingSettings.from_yaml(config) if config else preset.settings
+    changes = {"seed": seed, "steps": steps, "batch": batch}
+    settings = settings.model_copy(update={k: v for k, v in changes.items() if v is not None})
+
+    def opened(split: Split | None) -> ImageDomain:
+        channels = preset.model.channels
+        return ImageDomain(images, preset.size, split=split, downscale=downscale, channels=channels)
+
+    domain = opened("train" if validation else None)
+    held_out = None
+    if validation:
+        others = opened("validation")
+        held_out = others.tensor(range(0, len(others), max(1, len(others) // validation)))
+        held_out = held_out[:validation]
+    stop = _screen.interruptible(lambda: _go_on(out))
+    with owned(out), stop, bar(settings.steps, f"training {name}") as on_step:
+        result = train(
+            preset,
+            domain,
+            out,
+            settings=settings,
+            validation=held_out,
+            fabric=fabric(place),
+            on_step=on_step,
+        )
+    record: dict[str, Any] = {
+        "model": str(out / "model"),
+        "status": str(result.run.status),
+        "steps": result.run.steps,
+        "minutes": round(result.run.seconds / 60, 2),
+        "validation": result.validation and result.validation.means(),
+    }
+    _screen.show(
+        record,
+        json,
+        f"{result.run.status} after {result.run.steps} steps, {record['minutes']} minutes",
+        *_figures(record["validation"]),
+        f"wrote {record['model']}",
+    )
+    if result.run.status is not RunStatus.COMPLETED:
+        _screen.say("the loss was not finite: take a smaller learning rate (--config)")
+        raise typer.Exit(1)
+
+
+def fabric(place: torch.device) -> Fabric | None:
+    """Where to train; None is the CPU."""
+    if place.type == "cpu":
+        return None
+    from lightning_fabric import Fabric
+
+    return Fabric(accelerator=place.type, devices=[place.index or 0])
+
+
+def _go_on(out: Path) -> str:
+    from proxmatch.learning import state
+
+    found = state.read(out)
+    if found is None:
+        return "no checkpoint was written yet; the same command starts again"
+    return f"the same command goes on from step {found.step} in {out}"
+
+
+def _figures(validation: dict[str, Any] | None) -> list[str]:
+    if validation is None:
+        return []
+    parts = [f"denoising at {level} {dB} dB" for level, dB in validation["denoising"].items()]
+    parts += [f"{name} {dB} dB" for name, dB in validation["reconstruction"].items()]
+    return [f"held out: {', '.join(parts)}, L {validation['lipschitz']}"]

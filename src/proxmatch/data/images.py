@@ -1,0 +1,145 @@
+"""Image files to tensors and back: any picture in, PNG and TIFF of 8 and 16 bits out."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import tifffile
+import torch
+from PIL import Image as Pillow
+from torch import Tensor
+
+from proxmatch.data import layouts, pictures
+from proxmatch.data.domain import LUMA
+from proxmatch.data.pictures import Pixels
+from proxmatch.errors import DataError, InputError, SkippedFilesWarning
+
+Bits = Literal[8, 16]
+Format = Literal["png", "tif"]
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """A picture that was read.
+
+    Attributes:
+        path: where from.
+        pixels: ``(C, H, W)``, float32 in [0, 1].
+        bits: a channel, in the file.
+        digest: SHA-256 of the file.
+    """
+
+    path: Path
+    pixels: Tensor
+    bits: Bits
+    digest: str
+
+
+def read_image(path: Path, channels: int = 3) -> ImageFile:
+    """A picture as a tensor; grey is repeated for three channels, colours are weighted for one.
+
+    Raises:
+        DataError: it is no whole picture; see :mod:`proxmatch.data.pictures`.
+        InputError: neither one channel nor three.
+    """
+    if channels not in (1, 3):
+        raise InputError(f"pictures have 1 or 3 channels, not {channels}")
+    found, digest = pictures.load(path)
+    white = np.iinfo(found.dtype).max
+    image = torch.from_numpy(found.astype(np.float32)).div_(float(white))
+    image = image[None] if image.ndim == 2 else image.permute(2, 0, 1)
+    if len(image) == 3 and channels == 1:
+        image = torch.tensordot(LUMA, image, 1)[None]
+    pixels = image.expand(channels, -1, -1).contiguous()
+    return ImageFile(path, pixels, 8 if white == 255 else 16, digest)
+
+
+def read_images(paths: Iterable[Path], channels: int = 3) -> list[ImageFile]:
+    """Those of the files that are whole pictures.
+
+    Raises:
+        DataError: none of them is.
+
+    Warns:
+        SkippedFilesWarning: naming the others, and why.
+    """
+    found, skipped = [], {}
+    for path in paths:
+        try:
+            found.append(read_image(path, channels))
+        except DataError as error:
+            skipped[path.name] = str(error)
+    if not found:
+        name, reason = next(iter(skipped.items()), ("", "there is no file"))
+        raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
+    if skipped:
+        warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
+    return found
+
+
+def image_files(places: Iterable[Path]) -> list[Path]:
+    """The given files, and the pictures of the given folders in natural order.
+
+    Raises:
+        DataError: there is no such file, or a folder holds no picture.
+    """
+    files: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            layout = layouts.find(place, None)
+            files += [layout.folder / name for name in layout.names]
+        elif place.exists():
+            files.append(place)
+        else:
+            raise DataError(f"there is no file or folder {place}")
+    return files
+
+
+def encode_image(image: Tensor, format: Format = "png", bits: Bits = 8) -> bytes:
+    """The bytes of an image file; values outside [0, 1] are clipped.
+
+    Args:
+        image: ``(C, H, W)``, one channel or three.
+        format: ``png`` or ``tif``.
+        bits: a channel.
+    """
+    if image.ndim != 3 or image.shape[0] not in (1, 3):
+        raise InputError(f"an image to be saved is (1 or 3, H, W), got {tuple(image.shape)}")
+    if format not in get_args(Format) or bits not in get_args(Bits):
+        raise InputError(f"images are saved as png or tif of 8 or 16 bits, not {format}, {bits}")
+    kind, white = (np.uint8, 255) if bits == 8 else (np.uint16, 65535)
+    scaled = image.detach().cpu().clamp(0, 1).mul(white).round_()
+    pixels: Pixels = scaled.permute(1, 2, 0).numpy().astype(kind)
+    if pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    file = io.BytesIO()
+    if format == "tif":
+        tifffile.imwrite(file, pixels, photometric="rgb" if pixels.ndim == 3 else "minisblack")
+        return file.getvalue()
+    if bits == 16 and pixels.ndim == 3:
+        return _deep_png(pixels)
+    Pillow.fromarray(pixels).save(file, format="png")
+    return file.getvalue()
+
+
+def _deep_png(pixels: Pixels) -> bytes:
+    """16-bit colours, ``(H, W, 3)``, by the letter of the PNG specification: Pillow has none."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    height, width = pixels.shape[:2]
+    header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
+    rows = np.zeros((height, 1 + 6 * width), np.uint8)  # each begins with its filter: none
+    rows[:, 1:] = pixels.astype(">u2", order="C").reshape(height, -1).view(np.uint8)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)

@@ -1,0 +1,150 @@
+"""Cells: pure functions of their settings, addressed by content, computed once.
+
+The address of a cell is a hash of its kind, of the version of the code that computes the kind, of
+its settings (fingerprints of images and given weights among them) and of the addresses of the cells
+it needs. So it is known before anything runs, and a setting that changes changes the addresses of
+what depends on it, and no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from proxmatch.files import write_together
+
+Kind = Literal["model", "adaptation", "reconstruction", "pictures", "certificate"]
+
+#: To be raised when the code of a kind gives other results than before.
+VERSIONS: dict[Kind, int] = {
+    "model": 1,
+    "adaptation": 1,
+    "reconstruction": 1,
+    "pictures": 1,
+    "certificate": 1,
+}
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a cell is called in tables. It has no influence on the result.
+
+    Attributes:
+        family: ``lpn``, ``gs`` or ``baseline``.
+        source: kind of the source denoiser.
+        method: name of the row.
+        n: number of adaptation images.
+        set: number of their set.
+        problem: name of the inverse problem.
+        relaxation: ``paper`` (t = 1) or ``chosen``.
+    """
+
+    family: str = ""
+    source: str = ""
+    method: str = ""
+    n: int = 0
+    set: int = 0
+    problem: str = ""
+    relaxation: str = ""
+
+    def __str__(self) -> str:
+        which = [f"n = {self.n}", f"set {self.set}"] if self.n else []
+        parts = [self.family, self.source, self.method, *which, self.problem, self.relaxation]
+        return ", ".join(part for part in parts if part)
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the tables."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of work.
+
+    Attributes:
+        kind: what is done.
+        key: the address.
+        settings: what decides the result, JSON values.
+        needs: addresses of other cells, by what they are needed as.
+        label: its place in the tables.
+    """
+
+    kind: Kind
+    key: str
+    settings: Mapping[str, Any]
+    needs: Mapping[str, str]
+    label: Label
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell leaves behind.
+
+    Attributes:
+        result: JSON values.
+        files: contents by name.
+    """
+
+    result: dict[str, Any]
+    files: dict[str, bytes]
+
+
+def cell(kind: Kind, settings: Mapping[str, Any], label: Label, **needs: Cell | None) -> Cell:
+    """A cell with its address.
+
+    Args:
+        kind: what is done.
+        settings: JSON values.
+        label: its place in the tables.
+        needs: cells whose outcome it needs; None for none.
+    """
+    keys = {role: need.key for role, need in needs.items() if need is not None}
+    content = {"kind": kind, "version": VERSIONS[kind], "settings": settings, "needs": keys}
+    return Cell(kind, address(content), dict(settings), keys, label)
+
+
+def address(content: Any) -> str:
+    """Hash of JSON values, whatever the order of their keys."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+class Store:
+    """Outcomes in a folder: ``KEY.json`` each, and a folder ``KEY`` where there are files.
+
+    The JSON file is written last and says that all is there.
+
+    Args:
+        folder: made if it does not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __contains__(self, key: str) -> bool:
+        return (self.folder / f"{key}.json").is_file()
+
+    def result(self, key: str) -> dict[str, Any]:
+        """The JSON values of a cell."""
+        found: dict[str, Any] = json.loads((self.folder / f"{key}.json").read_text("utf-8"))
+        return found
+
+    def read(self, key: str) -> Outcome:
+        """All of a cell."""
+        folder = self.folder / key
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
+        files = {f.name: f.read_bytes() for f in found if not f.name.startswith(".")}
+        return Outcome(self.result(key), files)
+
+    def write(self, key: str, outcome: Outcome) -> None:
+        """Keep an outcome; nothing is ever half written."""
+        if outcome.files:
+            (self.folder / key).mkdir(exist_ok=True)
+            write_together(self.folder / key, outcome.files)
+        text = json.dumps(outcome.result, separators=(",", ":"), allow_nan=False) + "\n"
+        write_together(self.folder, {f"{key}.json": text.encode()})

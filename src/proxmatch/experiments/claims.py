@@ -1,0 +1,153 @@
+"""Claims as statements that can come out either way, and what drives them.
+
+Every claim is a number that is positive, or above a threshold, if the claim is right; its interval
+over adaptation sets and images decides:
+
+- **holds**: all of the interval is above the threshold;
+- **does not hold**: none of it is;
+- **undecided**: the threshold is inside.
+
+Beside it stand the same comparisons with one thing changed (the controls): where the effect goes
+away with the change, the change is what drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from proxmatch.experiments.bootstrap import Array, Interval
+from proxmatch.experiments.evidence import Arm, Contrast, Evidence, difference
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+Statistic = Callable[[Sequence[Array]], Array]
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The comparison of a claim with one thing changed.
+
+    Attributes:
+        control: what is changed.
+        says: the comparison in words.
+        arms: whose difference it is.
+        alone: it is the effect of the change by itself, not the comparison under it.
+    """
+
+    control: str
+    says: str
+    arms: tuple[Arm, Arm]
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement.
+
+    Attributes:
+        id: its name.
+        statement: in words.
+        paper: what the paper reports.
+        where: family, source, problem and n; the method is not used.
+        arms: of the comparison.
+        value: what is compared.
+        statistic: of the means of the arms; positive speaks for the claim.
+        threshold: what it must exceed.
+        unit: of the effect.
+        scale: of the effect to its unit.
+        drivers: the controls.
+    """
+
+    id: str
+    statement: str
+    paper: str
+    where: Arm
+    arms: tuple[Arm, ...]
+    value: str = "psnr"
+    statistic: Statistic = difference
+    threshold: float = 0.0
+    unit: str = "dB"
+    scale: float = 1.0
+    drivers: tuple[Driver, ...] = ()
+
+
+def verdict(found: Interval, threshold: float = 0.0) -> Verdict:
+    """What an interval says about an effect being above a threshold."""
+    if found.low > threshold:
+        return "holds"
+    return "does not hold" if found.high <= threshold else "undecided"
+
+
+def decide(claims: Sequence[Claim], evidence: Evidence) -> list[dict[str, Any]]:
+    """Test claims; those for which something is missing are left out."""
+    decided = []
+    for claim in claims:
+        found = evidence.contrast(claim.arms, claim.value, claim.statistic, claim.id)
+        if found is None:
+            continue
+        where = claim.where
+        decided.append(
+            {
+                "id": claim.id,
+                "statement": claim.statement,
+                "paper": claim.paper,
+                "family": where.family,
+                "source": where.source,
+                "problem": where.problem,
+                "n": where.n,
+                **_numbers(found, claim.scale),
+                "unit": claim.unit,
+                "threshold": claim.threshold,
+                "verdict": verdict(_scaled(found.found, claim.scale), claim.threshold),
+                "drivers": list(_drivers(claim, evidence)),
+                "images": found.images,
+                "sets": found.sets,
+            }
+        )
+    return decided
+
+
+def _drivers(claim: Claim, evidence: Evidence) -> Iterator[dict[str, Any]]:
+    for driver in claim.drivers:
+        name = f"{claim.id}/{driver.control}"
+        found = evidence.contrast(driver.arms, claim.value, difference, name)
+        if found is None:
+            continue
+        numbers = _numbers(found, claim.scale)
+        yield {
+            "control": driver.control,
+            **numbers,
+            "says": _sentence(driver, numbers, claim.unit),
+            "images": found.images,
+            "sets": found.sets,
+        }
+
+
+def _sentence(driver: Driver, numbers: dict[str, float], unit: str) -> str:
+    size = f"{numbers['effect']:+.2f} {unit} [{numbers['low']:+.2f}, {numbers['high']:+.2f}]"
+    if driver.alone:
+        says = driver.says[0].upper() + driver.says[1:]
+        if numbers["low"] > 0:
+            return f"{says} good by itself: {size}."
+        if numbers["high"] < 0:
+            return f"{says} harm by itself: {size}."
+        return f"{says} nothing that can be told: {size}."
+    if numbers["low"] > 0:
+        return f"The advantage stays {driver.says}: {size}."
+    if numbers["high"] < 0:
+        return f"The advantage turns round {driver.says}: {size}."
+    return f"No advantage can be told {driver.says}: {size}."
+
+
+def _scaled(found: Interval, scale: float) -> Interval:
+    return Interval(scale * found.effect, scale * found.low, scale * found.high)
+
+
+def _numbers(found: Contrast, scale: float) -> dict[str, float]:
+    values = _scaled(found.found, scale)
+    return {
+        "effect": round(values.effect, 4),
+        "low": round(values.low, 4),
+        "high": round(values.high, 4),
+    }

@@ -1,0 +1,68 @@
+"""A figure with all that belongs to it, and how it is written: PNG, PDF and the numbers behind."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxmatch.experiments.collect import Line, csv_text
+from proxmatch.files import write_together
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 200
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure.
+
+    Attributes:
+        name: of its files.
+        title: a short one.
+        caption: what there is to see.
+        alt: for who cannot see it.
+        figure: the drawing.
+        lines: the numbers behind it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    figure: Figure
+    lines: list[Line] = field(repr=False)
+
+
+def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = ()) -> None:
+    """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``.
+
+    Args:
+        out: folder of the experiment.
+        drawn: the figures.
+        others: entries of the index for figures that are there already.
+    """
+    folder = out / "figures"
+    folder.mkdir(exist_ok=True)
+    for one in drawn:
+        columns = list(dict.fromkeys(column for line in one.lines for column in line))
+        files = {f"{one.name}.csv": csv_text(columns, one.lines)}
+        for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None}})):
+            buffer = io.BytesIO()
+            one.figure.savefig(buffer, format=kind, **options)
+            files[f"{one.name}.{kind}"] = buffer.getvalue()
+        write_together(folder, files)
+    index = [
+        *({"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn),
+        *others,
+    ]
+    write_together(folder, {"index.json": (json.dumps(index, indent=1) + "\n").encode()})
+    names = {entry["name"] for entry in index}
+    for file in folder.iterdir():
+        if file.suffix in (".png", ".pdf", ".csv") and file.stem not in names:
+            file.unlink()  # of an earlier state of the run

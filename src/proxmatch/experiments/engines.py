@@ -1,0 +1,213 @@
+"""Who computes the cells: processes of this machine, or Ray.
+
+Both hand out a cell as soon as all it needs is there, and compute it by the same function with the
+same number of threads, so that their results are equal. Both try a cell again whose worker died.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from importlib import import_module
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait as wait_for
+from pathlib import Path
+from typing import Any, Literal
+
+from proxmatch.errors import EngineError, InputError
+from proxmatch.experiments.cells import Cell, Outcome, Store
+from proxmatch.experiments.inputs import Inputs
+from proxmatch.experiments.work import Workshop, perform
+
+EngineName = Literal["local", "ray"]
+RETRIES = 3
+INPUTS = "inputs.safetensors"
+
+OnDone = Callable[[Cell], None]
+
+
+def run(
+    cells: Iterable[Cell],
+    store: Store,
+    shop: Workshop,
+    *,
+    engine: EngineName = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    on_done: OnDone = lambda cell: None,
+) -> None:
+    """Compute all cells that the store does not have.
+
+    Args:
+        cells: each after those it needs.
+        store: gets the outcomes; holds the images as ``inputs.safetensors``.
+        shop: where cells are computed.
+        engine: ``local`` or ``ray``.
+        workers: processes; as many as there are cores unless given.
+        address: of a Ray cluster; one is started on this machine unless given.
+        on_done: told each cell that was computed.
+
+    Raises:
+        EngineError: a cell killed its worker again and again.
+    """
+    missing = {cell.key: cell for cell in cells if cell.key not in store}
+    if not missing:
+        return
+    workers = workers or available_cores()
+    if engine == "ray":
+        _ray(missing, store, shop, workers, address, on_done)
+    elif workers == 1:
+        for cell in missing.values():
+            _here(cell, store.folder, shop)
+            on_done(cell)
+    else:
+        _local(missing, store, shop, workers, on_done)
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _local(
+    missing: dict[str, Cell], store: Store, shop: Workshop, workers: int, on_done: OnDone
+) -> None:
+    tries = dict.fromkeys(missing, 0)
+    while missing:
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _leave_with_parent)
+        running: dict[Future[None], Cell] = {}
+        try:
+            while missing:
+                started = {cell.key for cell in running.values()}
+                for cell in _ready(missing, store, started)[: workers - len(running)]:
+                    running[pool.submit(_here, cell, store.folder, shop)] = cell
+                if not running:
+                    raise EngineError("no cell can be computed: what they need is not planned")
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                    cell = running.pop(future)
+                    del missing[cell.key]
+                    on_done(cell)
+        except BrokenProcessPool:
+            for cell in running.values():
+                if cell.key in store:
+                    missing.pop(cell.key, None)
+                    on_done(cell)
+                    continue
+                tries[cell.key] += 1
+                if tries[cell.key] > RETRIES:
+                    raise EngineError(
+                        f"the worker of the cell {cell.label} ({cell.kind}) died {RETRIES + 1} "
+                        "times: it may need more memory than there is; take fewer workers"
+                    ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _ready(missing: Mapping[str, Cell], store: Store, started: set[str]) -> list[Cell]:
+    """Cells that can be computed now, in their order."""
+    return [
+        cell
+        for cell in missing.values()
+        if cell.key not in started and all(need in store for need in cell.needs.values())
+    ]
+
+
+def _here(cell: Cell, folder: Path, shop: Workshop) -> None:
+    """Compute a cell in this process."""
+    store = Store(folder)
+    needs = {role: store.read(key) for role, key in cell.needs.items()}
+    store.write(cell.key, perform(cell, _inputs(folder), needs, shop))
+
+
+@cache
+def _inputs(folder: Path) -> Inputs:
+    return Inputs.from_bytes((folder / INPUTS).read_bytes())
+
+
+def _leave_with_parent() -> None:
+    """End this worker when the process that started it is gone, however it went."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _ray(
+    missing: dict[str, Cell],
+    store: Store,
+    shop: Workshop,
+    workers: int,
+    address: str | None,
+    on_done: OnDone,
+) -> None:
+    """Cells as Ray tasks: images and outcomes go through its object store, so no disk is shared.
+
+    Only a denoiser that has to be trained reads its images from their folder, which must then be
+    there on every node.
+    """
+    try:
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise InputError(
+            "the engine ray is not installed: pip install 'proxmatch[ray]', or take --engine local"
+        ) from None
+    mine = not ray.is_initialized()
+    if mine:
+        own = {"address": address} if address else {"num_cpus": workers}
+        ray.init(**own, include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        gpu = 1 if shop.device != "cpu" else 0
+        task = ray.remote(_remote).options(
+            num_cpus=shop.threads, num_gpus=gpu, max_retries=RETRIES, retry_exceptions=False
+        )
+        images = ray.put((store.folder / INPUTS).read_bytes())
+        held: dict[str, Any] = {}
+        running: dict[Any, Cell] = {}
+        while missing:
+            started = {cell.key for cell in running.values()}
+            for cell in _ready(missing, store, started):
+                for key in cell.needs.values():
+                    if key not in held:
+                        held[key] = ray.put(store.read(key))
+                needs = [held[key] for key in cell.needs.values()]
+                running[task.remote(cell, shop, images, *needs)] = cell
+            [done], _ = ray.wait(list(running), num_returns=1)
+            cell = running.pop(done)
+            store.write(cell.key, _fetched(ray, done, cell))
+            del missing[cell.key]
+            on_done(cell)
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def _remote(cell: Cell, shop: Workshop, images: bytes, *needs: Outcome) -> Outcome:
+    """A cell as a Ray task."""
+    given = dict(zip(cell.needs, needs, strict=True))
+    return perform(cell, Inputs.from_bytes(images), given, shop)
+
+
+def _fetched(ray: Any, reference: Any, cell: Cell) -> Outcome:
+    try:
+        outcome: Outcome = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, Exception):
+            raise cause from error
+        raise
+    except ray.exceptions.RayError as error:
+        raise EngineError(
+            f"Ray could not compute the cell {cell.label} ({cell.kind}): {error}"
+        ) from error
+    return outcome

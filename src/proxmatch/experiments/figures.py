@@ -1,0 +1,208 @@
+"""Curves: PSNR and gap against n, PSNR against iterations, PSNR against gap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from proxmatch.experiments.bootstrap import Array
+from proxmatch.experiments.collect import Line, Reconstruction
+from proxmatch.experiments.drawn import Drawn
+from proxmatch.experiments.evidence import Arm, Evidence
+from proxmatch.experiments.methods import FAMILIES, PROPOSED, title
+from proxmatch.experiments.palette import STYLES
+
+DASHES = ("-", "--", "-.", ":")
+
+
+def budgets(
+    evidence: Evidence,
+    problem: str,
+    families: Sequence[str],
+    numbers: Sequence[int],
+    source: str = "extreme",
+) -> Drawn:
+    """PSNR above, gap below, against n; one column a family; bars are intervals of 95 %."""
+    figure = Figure(figsize=(3.6 * len(families) + 0.6, 5.6), layout="constrained")
+    grid = figure.subplots(2, len(families), squeeze=False, sharex=True)
+    lines: list[Line] = []
+    places = {n: place for place, n in enumerate(numbers)}
+    handles: dict[str, Any] = {}
+    for column, family in enumerate(families):
+        for row, (value, label) in enumerate((("psnr", "PSNR in dB"), ("gap", "gap in %"))):
+            axis = grid[row][column]
+            for method in ("mse", PROPOSED[family], "aligned", "auto"):
+                points = [
+                    (n, _mean(evidence, Arm(family, source, method, n, problem), value))
+                    for n in numbers
+                ]
+                known = [(n, c) for n, c in points if c is not None]
+                if not known:
+                    continue
+                centre = np.array([c.found.effect for _, c in known])
+                ends = np.array([(c.found.low, c.found.high) for _, c in known]).T
+                handles[_name(method)] = axis.errorbar(
+                    [places[n] for n, _ in known], centre, np.abs(ends - centre), capsize=3,
+                    lw=1.6, ms=5, **STYLES[method].options,
+                )  # fmt: skip
+                lines += [
+                    {"family": family, "method": method, "n": n, "value": value,
+                     "mean": c.found.effect, "low": c.found.low, "high": c.found.high,
+                     "sets": c.sets, "images": c.images}
+                    for n, c in known
+                ]  # fmt: skip
+            for method in ("source", "reference"):
+                kind = source if method == "source" else ""
+                one = _mean(evidence, Arm(family, kind, method, 0, problem), value)
+                if one is None or (value == "gap" and method == "reference"):
+                    continue
+                style = STYLES[method]
+                handles[method] = axis.axhline(
+                    one.found.effect, color=style.color, ls=style.linestyle, lw=1.4
+                )
+                lines.append({"family": family, "method": method, "n": 0, "value": value,
+                              "mean": one.found.effect, "low": one.found.low,
+                              "high": one.found.high, "sets": 1, "images": one.images})  # fmt: skip
+            if value == "gap":
+                axis.set_yscale("log")
+                axis.set_xlabel("adaptation images n")
+            else:
+                axis.set_title(FAMILIES[family])
+            axis.set_ylabel(label if column == 0 else "")
+            axis.set_xticks(range(len(numbers)), [str(n) for n in numbers])
+            axis.set_xlim(-0.3, len(numbers) - 0.7)
+            axis.grid(alpha=0.3)
+    _legend(figure, handles)
+    return Drawn(
+        f"{problem}-budgets",
+        f"{problem.capitalize()}: PSNR and gap against the number of adaptation images",
+        "Mean over test images and adaptation sets at t = 1, last iterate, with intervals of 95 % "
+        "over both. Dotted: the source; dashed: the reference of the same family.",
+        f"Line charts of PSNR and gap against n for {problem}: " + _spoken(lines, "psnr", "dB"),
+        figure,
+        lines,
+    )
+
+
+def trajectories(
+    found: Sequence[Reconstruction],
+    evidence: Evidence,
+    problems: Sequence[str],
+    numbers: Sequence[int],
+    family: str = "lpn",
+    source: str = "extreme",
+) -> Drawn:
+    """Mean PSNR against the iteration for MSE and PM, and final PSNR against the gap."""
+    proposed = PROPOSED[family]
+    figure = Figure(figsize=(10.4, 3.1 * len(problems)), layout="constrained")
+    grid = figure.subplots(len(problems), 3, squeeze=False)
+    lines: list[Line] = []
+    for row, problem in enumerate(problems):
+        grid[row][1].sharey(grid[row][0])
+        for column, method in enumerate(("mse", proposed)):
+            axis = grid[row][column]
+            for place, n in enumerate(numbers):
+                curve = _curve(found, family, source, method, n, problem)
+                if curve is None:
+                    continue
+                axis.plot(
+                    curve, color=STYLES[method].color, ls=DASHES[place % 4], lw=1.7,
+                    alpha=0.45 + 0.55 * (place + 1) / len(numbers), label=f"n = {n}",
+                )  # fmt: skip
+                lines += [
+                    {"panel": "trajectory", "problem": problem, "method": method, "n": n,
+                     "iteration": k, "psnr": float(v)}
+                    for k, v in enumerate(curve)
+                ]  # fmt: skip
+            axis.set_title(title(method, family) if row == 0 else "")
+            axis.set_xlabel("iteration")
+            axis.grid(alpha=0.3)
+            if axis.get_legend_handles_labels()[0]:
+                axis.legend(fontsize=8, frameon=False)
+        grid[row][0].set_ylabel(f"{problem}\nmean PSNR in dB")
+        lines += _scatter(grid[row][2], found, family, source, problem, proposed)
+        grid[row][2].set_title("final PSNR against mean gap" if row == 0 else "")
+        grid[row][2].set(xscale="log", xlabel="gap in %", ylabel="PSNR in dB")
+        grid[row][2].grid(alpha=0.3)
+    return Drawn(
+        f"{family}-trajectories",
+        f"{FAMILIES[family]}: trajectories, and PSNR against gap",
+        "Left and middle: mean PSNR of the iterates over test images and adaptation sets, t = 1. "
+        "Right: one point a cell (method, n, set); the number is n.",
+        f"Line charts of PSNR against the iteration for {FAMILIES[family]}, and a scatter plot of "
+        "final PSNR against gap.",
+        figure,
+        lines,
+    )
+
+
+def _scatter(
+    axis: Any,
+    found: Sequence[Reconstruction],
+    family: str,
+    source: str,
+    problem: str,
+    proposed: str,
+) -> list[Line]:
+    lines: list[Line] = []
+    seen: dict[str, Any] = {}
+    for r in found:
+        label = r.label
+        if (label.family, label.problem, label.relaxation) != (family, problem, "paper"):
+            continue
+        if label.method not in ("mse", proposed, "source") or label.source != source:
+            continue
+        gap = r.values["gap"]
+        if not np.isfinite(gap).any():
+            continue
+        x, y = float(np.nanmean(gap)), float(r.values["psnr"].mean())
+        style = STYLES[label.method]
+        (seen[label.method],) = axis.plot(x, y, style.marker, color=style.color, ms=6)
+        if label.n:
+            axis.annotate(str(label.n), (x, y), fontsize=7, xytext=(4, 2),
+                          textcoords="offset points")  # fmt: skip
+        lines.append({"panel": "scatter", "problem": problem, "method": label.method,
+                      "n": label.n, "set": label.set, "psnr": y, "gap": x})  # fmt: skip
+    if seen:
+        names = [title(method, family) for method in seen]
+        axis.legend(seen.values(), names, fontsize=8, frameon=False)
+    return lines
+
+
+def _mean(evidence: Evidence, arm: Arm, value: str) -> Any:
+    return evidence.contrast([arm], value, lambda means: means[0], f"mean {arm} {value}")
+
+
+def _curve(
+    found: Sequence[Reconstruction], family: str, source: str, method: str, n: int, problem: str
+) -> Array | None:
+    curves = [
+        r.result["means"]["psnr"]
+        for r in found
+        if (r.label.family, r.label.source, r.label.method, r.label.n, r.label.problem,
+            r.label.relaxation) == (family, source, method, n, problem, "paper")
+    ]  # fmt: skip
+    return np.mean(np.array(curves, dtype=np.float64), 0) if curves else None
+
+
+def _name(method: str) -> str:
+    return {"mse": "MSE", "pm": "PM / AdaPM", "adapm": "PM / AdaPM"}.get(method, method)
+
+
+def _legend(figure: Figure, handles: dict[str, Any]) -> None:
+    if handles:
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside lower center", ncols=6, frameon=False
+        )
+
+
+def _spoken(lines: Sequence[Line], value: str, unit: str) -> str:
+    parts = [
+        f"{FAMILIES[line['family']]} {line['method']} {line['mean']:.1f} {unit} at n = {line['n']}"
+        for line in lines
+        if line["value"] == value and line["n"]
+    ]
+    return "; ".join(parts) + "."

@@ -1,0 +1,164 @@
+"""How large the experiment is: everything that decides it, as data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from proxmatch.transforms.relax import STRENGTHS
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Row(_Settings):
+    """The cells of one method.
+
+    Attributes:
+        method: of :data:`proxmatch.experiments.methods.METHODS`.
+        source: kind of the source denoiser; empty for the reference and the baselines.
+        sets: how many adaptation sets, by n; ``{0: 1}`` for rows that use no image.
+        test_images: reconstructed at t = 1.
+        chosen_images: reconstructed with the chosen relaxation; 0 leaves it out.
+        gap_images: of the first, how many are compared with the reference at every step.
+        lipschitz_images: of these, at how many L is estimated along the trajectory.
+        curves: keep the PSNR of every image at every iteration.
+        pictures: the n at which iterates are kept as pictures, of set 0.
+    """
+
+    method: str
+    source: str = "extreme"
+    sets: dict[Count, Positive]
+    test_images: Count
+    chosen_images: Count = 0
+    gap_images: Count = 0
+    lipschitz_images: Count = 0
+    curves: bool = False
+    pictures: tuple[int, ...] = ()
+
+
+class FamilyScale(_Settings):
+    """What is done for one family.
+
+    Attributes:
+        preset: its layout and training, of :data:`proxmatch.learning.settings.PRESETS`.
+        training: steps of the denoisers that have to be trained, by kind of source and for the
+            ``reference``; None for those of the preset. A kind that is not named is not trained.
+        tuning_images: how many adaptation images the relaxation is chosen on, at most.
+        strengths: of the relaxation that are tried.
+        batch: images reconstructed together.
+        rows: what is computed, the most important first.
+    """
+
+    preset: str
+    training: dict[str, int | None]
+    tuning_images: Positive
+    strengths: tuple[float, ...] = STRENGTHS
+    batch: Positive = 25
+    rows: tuple[Row, ...]
+
+
+class Scale(_Settings):
+    """One size of the experiment.
+
+    Attributes:
+        name: of it.
+        size: side of the images.
+        source_downscale: of the source's pictures before they are cropped.
+        target_downscale: of the target's.
+        problems: names of the inverse problems.
+        iterations: of PnP.
+        families: what is done for each.
+        baselines: rows without a learned prior.
+        budgets: all n.
+        seed: of the measurements, the adaptation sets and the adaptations.
+        max_steps: bound on the steps of any training and adaptation; None for none.
+        lipschitz_at: iterations k at whose queries z_k L is estimated.
+        lanczos: iterations of that estimate.
+        picture_images: how many test images are kept as pictures.
+        certificate_images: how many of them are certified, for the first family; 0 for none.
+        certificate_budget: the n of the adapted denoisers that are certified.
+        resamples: of the bootstrap.
+        threads: of a worker. One, so that results do not depend on the number of workers.
+        device: ``cpu``, ``cuda``, or ``auto`` for the second where there is one.
+    """
+
+    name: str
+    size: Positive
+    source_downscale: Positive
+    target_downscale: Positive
+    problems: tuple[str, ...] = ("deblurring", "super-resolution")
+    iterations: Positive = 40
+    families: dict[str, FamilyScale]
+    baselines: tuple[Row, ...]
+    budgets: tuple[Positive, ...]
+    seed: int = 0
+    max_steps: Positive | None = None
+    lipschitz_at: tuple[Positive, ...] = (1, 10, 40)
+    lanczos: Positive = 40
+    picture_images: Count = 2
+    certificate_images: Count = 0
+    certificate_budget: Positive = 5
+    resamples: Positive = 2000
+    threads: Positive = 1
+    device: str = "cpu"
+
+    @property
+    def rows(self) -> list[tuple[str, Row]]:
+        """All rows with their family, baselines last."""
+        found = [(name, row) for name, family in self.families.items() for row in family.rows]
+        return [*found, *(("baseline", row) for row in self.baselines)]
+
+    @property
+    def sets(self) -> dict[int, int]:
+        """Of every adaptation set, by its number, the largest n that is used."""
+        largest: dict[int, int] = {0: max(f.tuning_images for f in self.families.values())}
+        for _, row in self.rows:
+            for n, count in row.sets.items():
+                for number in range(count):
+                    largest[number] = max(largest.get(number, 1), n)
+        return largest
+
+    @property
+    def test_images(self) -> int:
+        """The most test images any row asks for."""
+        return max(max(row.test_images, row.chosen_images) for _, row in self.rows)
+
+
+def thinned(scale: Scale) -> list[str]:
+    """What a scale leaves out of the full experiment, in plain sentences."""
+    found = []
+    if scale.max_steps is not None:
+        found.append(f"No training or adaptation has more than {scale.max_steps} steps.")
+    most = scale.test_images
+    for family, row in scale.rows:
+        who = f"{family} {row.method}" + (f" ({row.source} source)" if row.source else "")
+        parts = []
+        if row.test_images < most:
+            parts.append(f"{row.test_images} of {most} test images")
+        if 0 < row.chosen_images < row.test_images:
+            parts.append(f"{row.chosen_images} with the chosen relaxation")
+        if not row.chosen_images:
+            parts.append("t = 1 only")
+        if row.gap_images < row.test_images and family != "baseline":
+            parts.append(f"gap on {row.gap_images} images" if row.gap_images else "no gap")
+        if 0 not in row.sets:
+            missing = [str(n) for n in scale.budgets if n not in row.sets]
+            if missing:
+                parts.append(f"not at n = {', '.join(missing)}")
+            counts = ", ".join(f"{count} at n = {n}" for n, count in row.sets.items())
+            parts.append(f"adaptation sets: {counts}")
+        if parts:
+            found.append(f"{who}: {'; '.join(parts)}.")
+    at = ", ".join(map(str, scale.lipschitz_at))
+    found.append(
+        f"L is estimated at the queries of iterations {at} only, on the images that have it."
+    )
+    found.append("The gap is measured at t = 1, not with the chosen relaxation.")
+    found.append("Noise and order of an adaptation change with its set: one seed for each set.")
+    return found

@@ -1,0 +1,210 @@
+"""The three sizes of the experiment.
+
+The budgets were worked out from these figures of one core at 64 x 64 pixels: PnP (40 iterations) 60
+ms an image with an LPN and 2.5 s with a gradient-step denoiser, as much again for the reference
+that the gap needs; a step of adaptation 0.05 s, 0.1 s for a gradient-step denoiser and 0.4 s with
+its penalty. ``cpu`` comes to some 3.1 hours of one core for LPN and 4.3 for GS: two parts
+(``families``), of about 1.6 and 2.2 hours on two cores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxmatch.experiments.scales import FamilyScale, Row, Scale
+
+
+def quick() -> Scale:
+    """About ten minutes on two cores: whether everything works, not what is true."""
+    lpn: dict[str, Any] = {"test_images": 20, "chosen_images": 20}
+    gs: dict[str, Any] = {"test_images": 12, "chosen_images": 12}
+    main: dict[str, Any] = {"gap_images": 20, "lipschitz_images": 4, "curves": True}
+    few: dict[str, Any] = {"gap_images": 4, "lipschitz_images": 2, "curves": True}
+    once = {1: 1, 5: 1}
+    return Scale(
+        name="quick",
+        size=64,
+        source_downscale=2,
+        target_downscale=1,
+        budgets=(1, 5),
+        families={
+            "lpn": FamilyScale(
+                preset="lpn-compact",
+                training={"extreme": 600, "reference": 1200},
+                tuning_images=4,
+                rows=(
+                    Row(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
+                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main),
+                    Row(method="mse", sets=once, pictures=(1, 5), **lpn, **main),
+                    Row(method="pm", sets=once, pictures=(1, 5), **lpn, **main),
+                    Row(method="scaled-mse", sets={5: 1}, **lpn),
+                    Row(method="aligned", sets={1: 1}, pictures=(1,), **lpn),
+                    Row(method="auto", sets={1: 1}, pictures=(1,), **lpn),
+                ),
+            ),
+            "gs": FamilyScale(
+                preset="gs-compact",
+                training={"extreme": 600, "reference": 600},
+                tuning_images=1,
+                strengths=(1.0, 0.5, 0.2, 0.1),
+                batch=12,
+                rows=(
+                    Row(method="source", sets={0: 1}, pictures=(0,), **gs, **few),
+                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **few),
+                    Row(method="mse", sets={1: 1}, pictures=(1,), **gs, **few),
+                    Row(method="adapm", sets={1: 1}, pictures=(1,), **gs, **few),
+                ),
+            ),
+        },
+        baselines=_baselines(20, once, {1: 1}),
+        picture_images=1,
+    )
+
+
+def cpu() -> Scale:
+    """The paper's experiment at half its resolution, in two parts of less than two hours each."""
+    lpn: dict[str, Any] = {"test_images": 100, "chosen_images": 100}
+    main: dict[str, Any] = {"gap_images": 100, "lipschitz_images": 8, "curves": True}
+    control: dict[str, Any] = {"gap_images": 25, "lipschitz_images": 4}
+    sets = {1: 6, 5: 4, 25: 3, 50: 3}
+    fewer = {1: 3, 5: 3, 25: 2, 50: 1}
+    three = {1: 3, 5: 3, 25: 3, 50: 3}
+    gs: dict[str, Any] = {"test_images": 24, "chosen_images": 12}
+    gs_main: dict[str, Any] = {"gap_images": 8, "lipschitz_images": 2, "curves": True}
+    gs_control: dict[str, Any] = {
+        "test_images": 12,
+        "chosen_images": 12,
+        "gap_images": 4,
+        "lipschitz_images": 2,
+    }
+    return Scale(
+        name="cpu",
+        size=64,
+        source_downscale=2,
+        target_downscale=1,
+        budgets=(1, 5, 25, 50),
+        families={
+            "lpn": FamilyScale(
+                preset="lpn-compact",
+                training={"extreme": None, "mild": 800, "reference": None},
+                tuning_images=4,
+                rows=(
+                    Row(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
+                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main),
+                    Row(method="mse", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
+                    Row(method="pm", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
+                    Row(method="aligned", sets=three, pictures=(1,), **lpn, **control),
+                    Row(method="auto", sets=fewer, pictures=(1,), **lpn, **control),
+                    *(
+                        Row(method=name, sets=fewer, **lpn, **control)
+                        for name in (
+                            "scaled-mse",
+                            "l1",
+                            "mse-clip",
+                            "pm-clip",
+                            "mse-best",
+                            "pm-best",
+                        )
+                    ),
+                    Row(method="source", source="mild", sets={0: 1}, **lpn, **control),
+                    Row(method="mse", source="mild", sets={1: 3, 5: 3, 25: 3}, **lpn, **control),
+                    Row(method="pm", source="mild", sets={1: 3, 5: 3, 25: 3}, **lpn, **control),
+                ),
+            ),
+            "gs": FamilyScale(
+                preset="gs-compact",
+                training={"extreme": None, "reference": None},
+                tuning_images=2,
+                strengths=(1.0, 0.5, 0.2, 0.1),
+                batch=12,
+                rows=(
+                    Row(method="source", sets={0: 1}, pictures=(0,), **gs, **gs_main),
+                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **gs_main),
+                    Row(method="mse", sets=three, pictures=(1, 5, 25, 50), **gs, **gs_main),
+                    Row(method="adapm", sets=three, pictures=(1, 5, 25, 50), **gs, **gs_main),
+                    Row(method="mse-penalty", sets={1: 2, 5: 2, 25: 1}, **gs_control),
+                    Row(method="pm", sets={1: 2, 5: 2, 25: 1}, **gs_control),
+                    Row(method="mse-unclipped", sets={1: 2}, **gs_control),
+                    Row(method="mse-best", sets={1: 2}, **gs_control),
+                    Row(method="adapm-best", sets={1: 2}, **gs_control),
+                    Row(method="aligned", sets={1: 2}, pictures=(1,), **gs_control),
+                    Row(method="auto", sets={1: 1}, pictures=(1,), **gs_control),
+                ),
+            ),
+        },
+        baselines=_baselines(100, three, {1: 3}),
+        certificate_images=2,
+    )
+
+
+def paper() -> Scale:
+    """The paper's experiment in full, 128 x 128, for a GPU."""
+    full: dict[str, Any] = {
+        "test_images": 100,
+        "chosen_images": 100,
+        "gap_images": 100,
+        "lipschitz_images": 100,
+    }
+    sets = {1: 10, 5: 5, 25: 5, 50: 5}
+    show: dict[str, Any] = {"pictures": (1, 5, 25, 50), "curves": True}
+    ends = (
+        Row(method="source", sets={0: 1}, pictures=(0,), curves=True, **full),
+        Row(method="reference", source="", sets={0: 1}, pictures=(0,), curves=True, **full),
+    )
+    lpn = ("l1", "scaled-mse", "mse-clip", "pm-clip", "mse-best", "pm-best")
+    gs = ("pm", "mse-penalty", "mse-unclipped", "mse-best", "adapm-best")
+    ours = tuple(Row(method=name, sets=sets, **full) for name in ("aligned", "auto"))
+    return Scale(
+        name="paper",
+        size=128,
+        source_downscale=1,
+        target_downscale=1,
+        budgets=(1, 5, 25, 50),
+        families={
+            "lpn": FamilyScale(
+                preset="lpn-paper",
+                training={"extreme": None, "mild": 4000, "reference": None},
+                tuning_images=8,
+                rows=(
+                    *ends,
+                    Row(method="mse", sets=sets, **show, **full),
+                    Row(method="pm", sets=sets, **show, **full),
+                    *(Row(method=name, sets=sets, **full) for name in lpn),
+                    *ours,
+                    Row(method="source", source="mild", sets={0: 1}, **full),
+                    Row(method="mse", source="mild", sets=sets, **full),
+                    Row(method="pm", source="mild", sets=sets, **full),
+                ),
+            ),
+            "gs": FamilyScale(
+                preset="gs-paper",
+                training={"extreme": None, "reference": None},
+                tuning_images=8,
+                rows=(
+                    *ends,
+                    Row(method="mse", sets=sets, **show, **full),
+                    Row(method="adapm", sets=sets, **show, **full),
+                    *(Row(method=name, sets=sets, **full) for name in gs),
+                    *ours,
+                ),
+            ),
+        },
+        baselines=_baselines(100, sets, sets),
+        lipschitz_at=(1, 2, 5, 10, 20, 30, 40),
+        picture_images=4,
+        certificate_images=4,
+        device="auto",
+    )
+
+
+SCALES = {"quick": quick, "cpu": cpu, "paper": paper}
+
+
+def _baselines(images: int, fitted: dict[int, int], tuned: dict[int, int]) -> tuple[Row, ...]:
+    """The Wiener filter is fitted on the images; the other two have one number to choose."""
+    common: dict[str, Any] = {"source": "", "test_images": images, "chosen_images": images}
+    return (
+        Row(method="none", sets=tuned, pictures=(1,), **common),
+        Row(method="wiener", sets=fitted, pictures=(1,), **common),
+        Row(method="tv", sets=tuned, **common),
+    )

@@ -1,0 +1,267 @@
+"""What each kind of cell does: functions of the cell, the images and the outcomes it needs."""
+
+from __future__ import annotations
+
+import resource
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.baselines import Identity, no_denoiser, total_variation, wiener
+from proxmatch.data import ImageDomain
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
+from proxmatch.experiments import pictures
+from proxmatch.experiments.cells import Cell, Outcome
+from proxmatch.experiments.certificates import certificate
+from proxmatch.experiments.inputs import Inputs
+from proxmatch.experiments.measure import Effort, measure
+from proxmatch.experiments.models import checkpoint, denoiser
+from proxmatch.learning import Penalty, TrainingSettings, adapt, adaptation_settings, train
+from proxmatch.learning.hold_out import hold_out
+from proxmatch.learning.settings import PRESETS
+from proxmatch.pnp import Denoise
+from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+from proxmatch.transforms import Relaxed, align, relax
+
+PROBLEMS = {"deblurring": gaussian_deblurring, "super-resolution": super_resolution}
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where a cell is computed; nothing here has an influence on the result.
+
+    Attributes:
+        folders: of images to train on, by domain.
+        scratch: for the state of a training, so that it goes on where it was interrupted.
+        device: ``cpu`` or ``cuda``.
+        threads: of the computation.
+    """
+
+    folders: Mapping[str, str]
+    scratch: str
+    device: str = "cpu"
+    threads: int = 1
+
+
+def perform(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
+    """Compute a cell.
+
+    Args:
+        cell: what to do.
+        inputs: the images.
+        needs: outcomes of the cells it needs, by what they are needed as.
+        shop: where.
+    """
+    threads = torch.get_num_threads()
+    started = time.perf_counter()
+    torch.set_num_threads(shop.threads)
+    try:
+        outcome = KINDS[cell.kind](cell, inputs, needs, shop)
+    finally:
+        torch.set_num_threads(threads)
+    outcome.result["seconds"] = round(time.perf_counter() - started, 2)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    outcome.result["peak_memory_mb"] = round(usage.ru_maxrss / 1024, 1)
+    return outcome
+
+
+def problem_of(settings: Mapping[str, Any], channels: int, device: str = "cpu") -> Problem:
+    """The inverse problem of a cell."""
+    make = PROBLEMS[settings["problem"]]
+    size, iterations = settings["size"], settings["iterations"]
+    return make(size, channels=channels, iterations=iterations, device=device)
+
+
+def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
+    s = cell.settings
+    preset = PRESETS[s["preset"]]
+    domain = ImageDomain(
+        shop.folders[s["domain"]], s["size"], split="train", downscale=s["downscale"]
+    )
+    settings = preset.settings.model_copy(update={"steps": s["steps"], "seed": s["seed"]})
+    found = train(
+        preset, domain, Path(shop.scratch) / cell.key, settings=settings, fabric=_fabric(shop)
+    )
+    result = {
+        "status": str(found.run.status),
+        "steps": found.run.steps,
+        "step": found.run.steps,
+        "record": found.model.record,
+    }
+    return Outcome(result, checkpoint(found.model))
+
+
+def _adaptation(
+    cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
+) -> Outcome:
+    s = cell.settings
+    source = denoiser(needs["model"])
+    images = inputs.sets[s["set"]][: s["images"]["count"]]
+    with warnings.catch_warnings():
+        for warning in (AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning):
+            warnings.simplefilter("ignore", warning)  # what came out is in the tables
+        if s["role"] == "aligned":
+            return Outcome({"status": "completed"}, checkpoint(align(source, images)))
+        problems = [
+            problem_of({**s, "problem": name}, source.channels) for name in s["problems"] or ()
+        ]
+        if s["role"] == "auto":
+            found = adapt(source, images, "auto", problem=problems)
+        else:
+            found = adapt(
+                source,
+                images,
+                settings=settings_of(source, images, s),
+                problem=problems or None,
+                select="best" if s["best"] else "last",
+                held_out=s["best"],
+                fabric=_fabric(shop),
+            )
+    record = found.model.record.get("adapted", {})
+    result = {
+        "status": str(found.status),
+        "steps": record.get("settings", {}).get("steps"),
+        "step": found.step,
+        "saturated": found.saturated,
+        "candidates": [
+            {"name": c.name, "scores": c.scores, "strength": c.strength, "chosen": c.chosen}
+            for c in found.table
+        ],
+        "record": record,
+    }
+    return Outcome(result, checkpoint(found.model))
+
+
+def settings_of(
+    source: ProximalDenoiser, images: Tensor, spec: Mapping[str, Any]
+) -> TrainingSettings:
+    """The settings of an adaptation: the library's own for the number of images, and its changes.
+
+    Args:
+        source: the denoiser.
+        images: all of them, ``(N, C, H, W)``.
+        spec: settings of the cell.
+    """
+    size = min(spec["size"], *images.shape[-2:])
+    number = len(hold_out(list(images), size).training) if spec["best"] else len(images)
+    draws = 4 if len(images) <= 10 else 1
+    told = adaptation_settings(source, spec["loss"], number * draws).model_dump()
+    told["seed"] = spec["seed"]
+    told["optimiser"] |= spec["optimiser"]
+    if spec["penalty"]:
+        told["penalty"] = Penalty(iterations=5)
+    if spec["max_steps"] is not None:
+        told["steps"] = min(told["steps"], spec["max_steps"])
+    return TrainingSettings.model_validate(told)
+
+
+def _reconstruction(
+    cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
+) -> Outcome:
+    s = cell.settings
+    truth = inputs.test[: s["test"]["count"]].to(shop.device)
+    problem = problem_of(s, truth.shape[1], shop.device)
+    deployed, t, iterations, tuned = _deployed(s, inputs, needs, problem, shop)
+    reference: Denoise | None = None
+    if "reference" in cell.needs:
+        same = cell.needs["reference"] == cell.needs.get("model")
+        reference = deployed if same else denoiser(needs["reference"], shop.device)
+    found = measure(
+        deployed,
+        problem,
+        truth,
+        inputs.ids[: len(truth)],
+        reference=reference,
+        effort=Effort(
+            s["gap_images"],
+            s["lipschitz_images"],
+            tuple(s["lipschitz_at"]),
+            s["lanczos"],
+            s["batch"],
+        ),
+        seed=s["seed"],
+        iterations=iterations,
+    )
+    result = found.to_json(inputs.ids[: len(truth)], s["curves"])
+    return Outcome({"t": t, "tuned": tuned, "iterations": iterations, **result}, {})
+
+
+def _deployed(
+    s: Mapping[str, Any],
+    inputs: Inputs,
+    needs: Mapping[str, Outcome],
+    problem: Problem,
+    shop: Workshop,
+) -> tuple[Denoise, float | None, int | None, dict[str, Any] | None]:
+    """The denoiser that reconstructs, its t, where it stops, and how these were chosen."""
+    tuning = s["tuning"]
+    images = inputs.sets[tuning["set"]][: tuning["count"]].to(shop.device) if tuning else None
+    if images is None:
+        if "baseline" in s:
+            return Identity(problem.img_size[0]), None, None, None
+        model = denoiser(needs["model"], shop.device)
+        return model, model.t if isinstance(model, Relaxed) else 1.0, None, None
+    if "baseline" in s:
+        fit: Any = {"none": no_denoiser, "wiener": wiener, "tv": total_variation}[s["baseline"]]
+        found = fit(problem, images, seed=s["seed"])
+        if s["baseline"] == "none":
+            stop = max(1, found.chosen.iteration)
+            return found.denoiser, None, stop, {"iteration": stop}
+        return found.denoiser, None, None, {"strength": found.chosen.strength}
+    model = denoiser(needs["model"], shop.device)
+    relaxed = relax(model, problem, images, strengths=tuning["strengths"], seed=s["seed"])
+    t = relaxed.chosen.strength
+    scores = {str(trial.strength): round(trial.psnr, 4) for trial in relaxed.table}
+    return relaxed.denoiser, t, None, {"strength": t, "scores": scores}
+
+
+def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
+    s = cell.settings
+    truth = inputs.test[: s["images"]["count"]].to(shop.device)
+    problem = problem_of(s, truth.shape[1], shop.device)
+    known = needs["reconstruction"].result
+    if "baseline" in s:
+        deployed = _deployed(s, inputs, needs, problem, shop)[0]
+    else:
+        model = denoiser(needs["model"], shop.device)
+        deployed = Relaxed(model, known["t"]) if s["tuning"] else model
+    ids = inputs.ids[: len(truth)]
+    y = problem.measure(truth, ids=ids, seed=s["seed"])
+    strips = pictures.strips(deployed, problem, y, s["frames"], known["iterations"])
+    files = {f"{index}.png": pictures.png(strip) for index, strip in enumerate(strips)}
+    return Outcome({"status": "completed", "ids": list(ids)}, files)
+
+
+def _certificate(
+    cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
+) -> Outcome:
+    s = cell.settings
+    truth = inputs.test[: s["test"]["count"]].double()
+    problem = problem_of(s, truth.shape[1]).to(torch.float64)
+    models = {name: denoiser(outcome).double() for name, outcome in needs.items()}
+    y = problem.measure(truth, ids=inputs.ids[: len(truth)], seed=s["seed"])
+    return certificate(models, models["reference"], problem, y)
+
+
+def _fabric(shop: Workshop) -> Any:
+    if shop.device == "cpu":
+        return None
+    from lightning_fabric import Fabric
+
+    return Fabric(accelerator=shop.device, devices=1)
+
+
+KINDS = {
+    "model": _model,
+    "adaptation": _adaptation,
+    "reconstruction": _reconstruction,
+    "pictures": _pictures,
+    "certificate": _certificate,
+}

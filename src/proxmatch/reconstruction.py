@@ -1,0 +1,149 @@
+"""Images from measurements of any size and number, in bounded memory.
+
+The iteration is PnP-PGD on whole images, whatever their size; the denoiser alone is applied in
+tiles (:mod:`proxmatch.denoisers.tiles`), which changes nothing but the memory. Small images of one
+size are handled together. What an image becomes does not depend on its company.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.denoisers.tiles import TILE, tiled
+from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.problems import Problem
+from proxmatch.problems.catalogue import image_side, make_problem
+from proxmatch.problems.catalogue import options as read_options
+
+#: Pixels of all images that are handled together.
+TOGETHER = 512 * 512
+
+#: Makes the problem for measurements of (h, w) pixels.
+Builder = Callable[[tuple[int, int]], Problem]
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Reconstructed images, in the order of their measurements.
+
+    Attributes:
+        images: ``(C, H, W)`` each, on the CPU, not clipped.
+        status: how each iteration ended.
+        iterations: number of steps each image made.
+    """
+
+    images: tuple[Tensor, ...]
+    status: tuple[Status, ...]
+    iterations: tuple[int, ...]
+
+
+@torch.no_grad()
+def reconstruct(
+    model: ProximalDenoiser,
+    problem: str | Problem | Builder,
+    measurements: Tensor | Sequence[Tensor],
+    *,
+    options: Iterable[str] | Mapping[str, Any] = (),
+    iterations: int | None = None,
+    sigma: float | None = None,
+    tile: int = TILE,
+    batch: int | None = None,
+    on_step: Callable[[int], None] = lambda images: None,
+) -> Reconstruction:
+    """Reconstruct images from their measurements.
+
+    Args:
+        model: D.
+        problem: a name of ``PROBLEMS``, a problem, or what makes one for measurements of a size.
+        measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes.
+        options: of a problem that is given by name, such as ``["factor=2"]``.
+        iterations: number of steps, if not that of the problem.
+        sigma: noise level for the denoiser, if not its own.
+        tile: side of the tiles of the denoiser, in pixels.
+        batch: images of one size handled together; as many as have 512 x 512 pixels by default.
+        on_step: told after each step how many images made it, for a progress bar.
+
+    Raises:
+        InputError: measurements that do not fit.
+        TooLargeError: not even a small tile fits the memory.
+
+    Warns:
+        DivergenceWarning: naming the images that diverged.
+    """
+    if batch is not None and batch < 1:
+        raise InputError(f"a batch has at least 1 image, not {batch}")
+    given = list(measurements)
+    for number, y in enumerate(given):
+        if not isinstance(y, Tensor) or y.ndim < 2:
+            raise InputError(f"measurement {number} is no tensor (C, h, w)")
+    if not given:
+        raise InputError("there are no measurements; give at least one")
+    place = next(model.parameters(), given[0])
+    build = _builder(problem, options, model.channels)
+    model = tiled(model, tile)
+
+    def denoise(z: Tensor, level: Any) -> Tensor:
+        out: Tensor = model(z, level)
+        on_step(len(z))
+        return out
+
+    found: dict[int, tuple[Tensor, Status, int]] = {}
+    for shape, numbers in _by_shape(given).items():
+        solved = placed(build((shape[-2], shape[-1])), place)
+        together = batch or max(1, TOGETHER // (solved.img_size[1] * solved.img_size[2]))
+        for start in range(0, len(numbers), together):
+            some = numbers[start : start + together]
+            y = given[some[0]][None] if len(some) == 1 else torch.stack([given[i] for i in some])
+            y = y.to(place)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DivergenceWarning)  # they are named below
+                run = pnp_pgd(y, solved, denoise, record=(), sigma=sigma, iterations=iterations)
+            images = run.reconstruction.cpu()
+            found |= {
+                i: (images[j], run.status[j], int(run.iterations[j])) for j, i in enumerate(some)
+            }
+    images_, status, steps = zip(*(found[i] for i in range(len(given))), strict=True)
+    diverged = [i for i, s in enumerate(status) if s is Status.DIVERGED]
+    if diverged:
+        warnings.warn(
+            f"the images {diverged} diverged and were left where they were; the denoiser expands: "
+            "relax it, adapt it, or take fewer iterations",
+            DivergenceWarning,
+            stacklevel=2,
+        )
+    return Reconstruction(images_, status, steps)
+
+
+def placed(problem: Problem, like: Tensor) -> Problem:
+    """A problem where a tensor is, in its precision; the same one if it is there already."""
+    if problem.device.type != like.device.type:
+        problem = problem.to(like.device)
+    return problem if problem.dtype == like.dtype else problem.to(like.dtype)
+
+
+def _builder(
+    problem: str | Problem | Builder, options: Iterable[str] | Mapping[str, Any], channels: int
+) -> Builder:
+    if isinstance(problem, Problem):
+        return lambda size: problem
+    if callable(problem):
+        return problem
+    read = dict(options) if isinstance(options, Mapping) else read_options(problem, options)
+    return lambda size: make_problem(
+        problem, image_side(problem, size, read), read, channels=channels
+    )
+
+
+def _by_shape(given: Sequence[Tensor]) -> dict[torch.Size, list[int]]:
+    groups: dict[torch.Size, list[int]] = {}
+    for number, y in enumerate(given):
+        groups.setdefault(y.shape, []).append(number)
+    return groups

@@ -1,0 +1,108 @@
+"""The numbers and pictures that the page's scripts draw, as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from proxmatch.report import words
+from proxmatch.report.digest import Digest
+from proxmatch.report.folder import Folder
+from proxmatch.report.pictures import Album
+from proxmatch.report.schema import ImageRow, Pictures, Setting
+from proxmatch.report.story import Story
+from proxmatch.report.summary import Cell, Curve
+from proxmatch.report.tables import order_relaxations
+
+
+def data(
+    folder: Folder, digest: Digest, story: Story | None, album: Album | None
+) -> dict[str, Any]:
+    """All of it; each part is empty when there is nothing to show."""
+    strips = [strip for strip, _ in album.strips] if album else []
+    settings = [cell.setting for cell in digest.cells]
+    settings += [curve.setting for curve in digest.curves]
+    settings += [strip.setting for strip in strips]
+    return {
+        "methods": {name: asdict(style) for name, style in digest.looks.items()},
+        "denoisers": [
+            {"family": b.family, "source": b.source, "label": words.denoiser(b)}
+            for b in digest.blocks
+        ],
+        "relaxations": [
+            {"name": name, "label": words.relaxation(name)}
+            for name in order_relaxations(s.relaxation for s in settings)
+        ],
+        "claimed": [words.denoiser(block) for block in digest.claimed],
+        "cells": [_cell(cell) for cell in digest.cells],
+        "curves": [_curve(curve) for curve in digest.curves],
+        "story": None
+        if story is None
+        else {
+            "family": story.denoiser.family,
+            "source": story.denoiser.source,
+            "problem": story.problem,
+            "method": story.method,
+            "n": story.n,
+            "relaxation": story.relaxation,
+            "image": story.image,
+        },
+        "pictures": _pictures(folder.pictures, album, folder.images)
+        if folder.pictures and album
+        else None,
+    }
+
+
+def _key(setting: Setting) -> dict[str, Any]:
+    return {
+        "family": setting.family,
+        "source": setting.source,
+        "method": setting.method,
+        "n": setting.n,
+        "problem": setting.problem,
+        "relaxation": setting.relaxation,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    return _key(cell.setting) | {
+        "psnr": _short(cell.psnr),
+        "gap": _short(cell.gap),
+        "images": cell.images,
+        "sets": [[_short(psnr), _short(gap)] for psnr, gap in cell.sets],
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return _key(curve.setting) | {
+        "iterations": curve.iterations,
+        "psnr": [_short(v) for v in curve.psnr],
+        "low": [_short(v) for v in curve.low],
+        "high": [_short(v) for v in curve.high],
+        "sets": curve.sets,
+    }
+
+
+def _pictures(pictures: Pictures, album: Album, rows: list[ImageRow]) -> dict[str, Any]:
+    measured: dict[tuple[Setting, int, str], float | None] = {
+        (row.setting, row.set, row.image): row.psnr for row in rows
+    }
+    entries = []
+    for strip, place in album.strips:
+        key = _key(strip.setting)
+        psnr = measured.get((strip.setting, strip.set, strip.image))
+        entries.append(
+            key | {"set": strip.set, "image": strip.image, "file": place, "psnr": _short(psnr)}
+        )
+    return {
+        "size": pictures.size,
+        "frames": pictures.frames,
+        "entries": entries,
+        "truth": album.truth,
+        "degraded": album.degraded,
+        "files": album.files,
+    }
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,63 @@
+"""What the page says of an experiment, before any picture of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from proxmatch.report import claims, summary
+from proxmatch.report.colours import Style, styles
+from proxmatch.report.folder import Folder
+from proxmatch.report.schema import Verdict
+from proxmatch.report.summary import Cell, Curve, Denoiser
+from proxmatch.report.tables import Table, markdown, tables
+
+
+@dataclass(frozen=True)
+class Digest:
+    """The numbers of a page.
+
+    Attributes:
+        cells: means of every setting.
+        curves: along the iterations.
+        blocks: the denoisers.
+        looks: of the methods.
+        tables: the main ones.
+        printed: those of ``tables/``, by name.
+        groups: the claims, by kind.
+        tally: how many of each verdict.
+        claimed: the denoisers of the claims.
+    """
+
+    cells: list[Cell]
+    curves: list[Curve]
+    blocks: list[Denoiser]
+    looks: dict[str, Style]
+    tables: list[Table]
+    printed: dict[str, Markup]
+    groups: list[claims.Group]
+    tally: list[tuple[Verdict, int]]
+    claimed: list[Denoiser]
+
+
+def digest(folder: Folder) -> Digest:
+    """Everything but the pictures."""
+    cells, curves = summary.cells(folder.images), summary.curves(folder.iterations)
+    strips = folder.pictures.entries if folder.pictures else []
+    settings = [cell.setting for cell in cells]
+    settings += [curve.setting for curve in curves]
+    settings += [strip.setting for strip in strips]
+    looks = styles(setting.method for setting in settings)
+    blocks = summary.denoisers(settings)
+    return Digest(
+        cells=cells,
+        curves=curves,
+        blocks=blocks,
+        looks=looks,
+        tables=tables(cells, blocks, looks),
+        printed={name: markdown(text) for name, text in folder.tables.items()},
+        groups=claims.groups(folder.claims),
+        tally=claims.tally(folder.claims),
+        claimed=claims.blocks(folder.claims),
+    )

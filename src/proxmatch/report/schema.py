@@ -1,0 +1,172 @@
+"""What an experiment leaves in its folder, as types."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def plain_family(name: str) -> str:
+    """Baselines belong to no family: they stand beside the rows of every one."""
+    return "" if name == "baseline" else name
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_finite)]
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else str(value))]
+Family = Annotated[Text, AfterValidator(plain_family)]
+Verdict = Literal["holds", "does not hold", "undecided"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Count(_Part):
+    """Cells of a run."""
+
+    done: int = 0
+    planned: int = 0
+
+
+class Manifest(_Part):
+    """How the run was made, ``manifest.json``."""
+
+    scale: Text = ""
+    created: Text = ""
+    minutes: Number = None
+    peak_memory_mb: Number = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    seeds: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, Any] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict)
+    models: dict[str, Any] = Field(default_factory=dict)
+    thinned: list[str] = Field(default_factory=list)
+    cells: Count = Count()
+    sets: dict[str, Any] = Field(default_factory=dict)
+    device: Text = ""
+    workers: int | None = None
+    core_minutes: Number = None
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What is known of the machine."""
+        names = ("device", "workers", "minutes", "core_minutes", "peak_memory_mb")
+        return {
+            name: getattr(self, name) for name in names if getattr(self, name) not in ("", None)
+        }
+
+
+class Driver(_Part):
+    """The effect of one control on a claim."""
+
+    control: Text
+    effect: Number = None
+    low: Number = None
+    high: Number = None
+    says: Text = ""
+
+
+class Claim(_Part):
+    """One statement of the paper, tested: an element of ``claims.json``."""
+
+    id: Text = ""
+    statement: Text
+    paper: Text = ""
+    family: Text = ""
+    source: Text = ""
+    problem: Text = ""
+    n: Text = ""
+    threshold: Number = None
+    effect: Number = None
+    low: Number = None
+    high: Number = None
+    unit: Text = ""
+    verdict: Verdict
+    drivers: list[Driver] = Field(default_factory=list)
+    images: int | None = None
+    sets: int | None = None
+
+
+class Figure(_Part):
+    """A picture of ``figures/``, as ``figures/index.json`` describes it."""
+
+    name: str
+    title: Text = ""
+    caption: Text = ""
+    alt: Text = ""
+
+
+class Strip(_Part):
+    """A reconstruction: z_k above, x_k below, one column a frame."""
+
+    family: Family = ""
+    source: Text = ""
+    method: str
+    n: int = 0
+    set: int = 0
+    problem: str
+    relaxation: Text = "paper"
+    image: Text
+    file: str
+
+    @property
+    def setting(self) -> Setting:
+        """All but the adaptation set and the image."""
+        return Setting(self.family, self.source, self.method, self.n, self.problem, self.relaxation)
+
+
+class Pictures(_Part):
+    """``pictures/index.json``: files relative to the experiment's folder."""
+
+    size: int = Field(gt=0, le=1024)
+    frames: list[int] = Field(min_length=1, max_length=200)
+    images: list[Text] = Field(default_factory=list)
+    problems: list[str] = Field(default_factory=list)
+    entries: list[Strip] = Field(default_factory=list)
+    truth: dict[str, str] = Field(default_factory=dict)
+    degraded: dict[str, dict[str, str]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """What a number was measured for, but for the adaptation set and the image."""
+
+    family: str
+    source: str
+    method: str
+    n: int
+    problem: str
+    relaxation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """A row of ``images.csv``; PSNR in dB, gap in per cent."""
+
+    setting: Setting
+    set: int
+    image: str
+    t: float | None
+    psnr: float | None
+    ssim: float | None
+    best_psnr: float | None
+    gap: float | None
+    lipschitz: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IterationRow:
+    """A row of ``iterations.csv``: a mean over images."""
+
+    setting: Setting
+    set: int
+    iteration: int
+    psnr: float | None
+    gap: float | None

@@ -1,0 +1,119 @@
+"""The main table: one for each problem and denoiser, a row for each method and n."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from proxmatch.report.colours import Style
+from proxmatch.report.summary import Cell, Denoiser
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method at one n.
+
+    Attributes:
+        method: its key.
+        style: its name and colour.
+        n: number of images it was adapted with; 0 when it uses none.
+        at: its cell under each relaxation, by name.
+        position: of its PSNR under the first relaxation on the table's scale, per cent.
+        best: it has the highest PSNR of the methods with the same n.
+    """
+
+    method: str
+    style: Style
+    n: int
+    at: dict[str, Cell]
+    position: float | None
+    best: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows of one problem and denoiser.
+
+    Attributes:
+        problem: its name.
+        denoiser: family and source.
+        relaxations: the first one's cells are shown in full, of the others the PSNR.
+        rows: by n, then in the order of the methods.
+        shots: the n that occur, without 0.
+        scale: the PSNR at the ends of the scale, in dB.
+    """
+
+    problem: str
+    denoiser: Denoiser
+    relaxations: tuple[str, ...]
+    rows: tuple[Row, ...]
+    shots: tuple[int, ...]
+    scale: tuple[float, float]
+
+
+def tables(cells: list[Cell], blocks: list[Denoiser], looks: dict[str, Style]) -> list[Table]:
+    """Those that have rows, problem by problem."""
+    problems = dict.fromkeys(cell.setting.problem for cell in cells)
+    relaxations = order_relaxations(cell.setting.relaxation for cell in cells)
+    made = []
+    for problem in problems:
+        of_problem = [cell for cell in cells if cell.setting.problem == problem]
+        scale = _scale(of_problem)
+        for block in blocks:
+            mine = [cell for cell in of_problem if block.has(cell.setting)]
+            if mine:
+                rows = _rows(mine, relaxations, looks, scale)
+                shots = tuple(sorted({row.n for row in rows if row.n}))
+                made.append(Table(problem, block, relaxations, rows, shots, scale))
+    return made
+
+
+def order_relaxations(names: Iterable[str]) -> tuple[str, ...]:
+    """The paper's first."""
+    found = dict.fromkeys(names)
+    return tuple(sorted(found, key=lambda name: name != "paper"))
+
+
+def markdown(text: str) -> Markup:
+    """A table of ``tables/`` as HTML: no raw HTML, links or pictures come through."""
+    parser = MarkdownIt("js-default").disable(["link", "image", "autolink", "reference"])
+    return Markup(parser.render(text))  # noqa: S704  the parser escapes
+
+
+def _scale(cells: list[Cell]) -> tuple[float, float]:
+    known = [cell.psnr for cell in cells if cell.psnr is not None]
+    return (min(known, default=0.0), max(known, default=1.0))
+
+
+def _rows(
+    cells: list[Cell],
+    relaxations: tuple[str, ...],
+    looks: dict[str, Style],
+    scale: tuple[float, float],
+) -> tuple[Row, ...]:
+    found: dict[tuple[int, str], dict[str, Cell]] = {}
+    for cell in cells:
+        key = (cell.setting.n, cell.setting.method)
+        found.setdefault(key, {})[cell.setting.relaxation] = cell
+    order = {name: place for place, name in enumerate(looks)}
+    top: dict[int, float] = {}
+    for (n, _), at in found.items():
+        value = _first(at, relaxations)
+        if n and value is not None:
+            top[n] = max(value, top.get(n, value))
+    width = scale[1] - scale[0] or 1.0
+    rows = []
+    for (n, method), at in sorted(found.items(), key=lambda item: (item[0][0], order[item[0][1]])):
+        value = _first(at, relaxations)
+        position = None if value is None else round(100 * (value - scale[0]) / width, 1)
+        best = value is not None and value == top.get(n)
+        rows.append(Row(method, looks[method], n, at, position, best))
+    return tuple(rows)
+
+
+def _first(at: dict[str, Cell], relaxations: tuple[str, ...]) -> float | None:
+    cell = at.get(relaxations[0])
+    return None if cell is None else cell.psnr

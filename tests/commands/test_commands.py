@@ -1,0 +1,284 @@
+"""What each command does, on small models and pictures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import tifffile
+import torch
+from PIL import Image
+
+from proxmatch.data import read_image
+from proxmatch.denoisers import LPN, LPNConfig, load, shipped
+from proxmatch.metrics import psnr, ssim
+from proxmatch.pnp import pnp_pgd
+from proxmatch.problems import make_problem
+from tests.commands.conftest import Run
+
+Models = dict[str, Path]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from proxmatch.cli import run; assert run(['--help']) == 0; "
+        "print([m for m in ('torch', 'deepinv', 'matplotlib', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip().splitlines()[-1] == "[]", done.stderr
+    for name in ("info", "models", "import", "train", "adapt", "reconstruct", "diagnose"):
+        assert name in done.stdout
+
+
+def test_info_and_models(proxmatch: Run) -> None:
+    info = json.loads(proxmatch("info", "--json").out)
+    assert info["models"] == shipped()
+    assert info["torch"] == torch.__version__
+    listed = json.loads(proxmatch("models", "--json").out)
+    assert list(listed) == shipped()
+    assert listed["gs-faces"]["sigma"] == load("gs-faces").sigma
+    shown = proxmatch("models", "lpn-faces")
+    assert shown.code == 0
+    assert "non-commercial research only" in shown.out
+    card = json.loads(proxmatch("models", "lpn-faces", "--json").out)
+    assert card["card"] == load("lpn-faces").record
+
+
+def test_import(proxmatch: Run, tmp_path: Path) -> None:
+    model = LPN(LPNConfig.official(hidden=4, features=3))
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    out = tmp_path / "made"
+    done = proxmatch(
+        "import",
+        tmp_path / "model.pt",
+        "--kind",
+        "lpn-official",
+        "--set",
+        "sigma=0.04",
+        "--out",
+        out,
+    )
+    assert done.code == 0, done.err
+    assert load(out).sigma == 0.04
+
+
+@pytest.mark.parametrize("name", ["lpn", "gs"])
+def test_simulated_reconstruction_is_that_of_the_library(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path, name: str
+) -> None:
+    files = [pictures / "picture0.png", pictures / "picture5.png"]
+    done = proxmatch(
+        "reconstruct", small[name], *files, "--problem", "super-resolution", "--set", "factor=2",
+        "--set", "noise=0.01", "--simulate", "--iterations", 3, "--seed", 7, "--bits", 16, "--json",
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["files"]
+    assert list(found) == ["picture0.png", "picture5.png"]
+    model = load(small[name])
+    for file in files:
+        read = read_image(file)
+        x = read.pixels[None]
+        problem = make_problem(
+            "super-resolution", (x.shape[2], x.shape[3]), ["factor=2", "noise=0.01"]
+        )
+        y = problem.measure(x, ids=[read.digest], seed=7)
+        expected = pnp_pgd(y, problem, model, iterations=3).reconstruction
+        result = found[file.name]
+        assert result["psnr"] == pytest.approx(float(psnr(expected, x)), abs=2e-3)
+        assert result["ssim"] == pytest.approx(float(ssim(expected, x)), abs=1e-3)
+        assert result["start"] == pytest.approx(float(psnr(problem.initial(y), x)), abs=2e-3)
+        written = read_image(tmp_path / "out" / file.name)
+        assert written.bits == 16
+        torch.testing.assert_close(
+            written.pixels, expected[0].clamp(0, 1), rtol=0, atol=1 / 65535 + 1e-5
+        )
+
+
+def test_real_measurements_of_several_kinds(proxmatch: Run, small: Models, tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 65536, (24, 20, 3), dtype=np.uint16)
+    tifffile.imwrite(tmp_path / "deep.tif", values, photometric="rgb")
+    Image.fromarray((values >> 8).astype(np.uint8)).save(tmp_path / "plain.jpg", quality=90)
+    out = tmp_path / "out"
+    done = proxmatch(
+        "reconstruct", small["gs"], tmp_path, "--problem", "deblurring", "--format", "tif",
+        "--iterations", 2, "--out", out,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert read_image(out / "deep.tif").bits == 16
+    assert read_image(out / "plain.tif").bits == 8
+    y = read_image(tmp_path / "deep.tif").pixels[None]
+    problem = make_problem("deblurring", (24, 20))
+    expected = pnp_pgd(y, problem, load(small["gs"]), iterations=2).reconstruction.clamp(0, 1)
+    torch.testing.assert_close(
+        read_image(out / "deep.tif").pixels, expected[0], rtol=0, atol=1 / 65535 + 1e-5
+    )
+
+
+def test_batches_and_tiles_change_nothing(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    found = []
+    for how in ((), ("--batch", 1), ("--batch", 3, "--tile", 32)):
+        out = tmp_path / str(len(found))
+        done = proxmatch(
+            "reconstruct", small["gs"], pictures, "--problem", "inpainting", "--bits", 16,
+            "--iterations", 3, *how, "--out", out,
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        found.append({p.name: read_image(p).pixels for p in out.glob("*.png")})
+    assert len(found[0]) == 6
+    for other in found[1:]:
+        for name, image in found[0].items():
+            torch.testing.assert_close(other[name], image, rtol=0, atol=1e-5 + 1 / 65535)
+
+
+def test_what_is_done_is_not_done_again(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    common = ("--problem", "denoising", "--iterations", 2, "--out", out)
+    first = pictures / "picture0.png"
+    assert proxmatch("reconstruct", small["gs"], first, *common).code == 0
+    stamp = (out / first.name).stat().st_mtime_ns
+    assert proxmatch("reconstruct", small["gs"], pictures, *common).code == 0
+    assert (out / first.name).stat().st_mtime_ns == stamp
+    assert len(list(out.glob("*.png"))) == 6
+    changed = tmp_path / first.name
+    changed.write_bytes((pictures / "picture1.png").read_bytes())
+    assert proxmatch("reconstruct", small["gs"], changed, *common).code == 0
+    again, twin = (read_image(out / name).pixels for name in (first.name, "picture1.png"))
+    torch.testing.assert_close(again, twin, rtol=0, atol=1.01 / 255)
+    other = proxmatch("reconstruct", small["lpn"], pictures, *common)
+    assert other.code == 2
+    assert "other settings (model, weights)" in other.err
+
+
+def test_a_damaged_picture_is_named_and_left_out(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "good.png").write_bytes((pictures / "picture0.png").read_bytes())
+    (folder / "bad[red].png").write_bytes((pictures / "picture0.png").read_bytes()[:99])
+    done = proxmatch(
+        "reconstruct", small["gs"], folder, "--problem", "denoising", "--iterations", 1, "--out",
+        tmp_path / "out",
+    )  # fmt: skip
+    assert done.code == 0
+    assert "warning: 1 file(s) left out: bad[red].png: damaged" in done.err
+    assert [p.name for p in (tmp_path / "out").glob("*.png")] == ["good.png"]
+
+
+def test_two_files_of_one_name(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "picture0.png"
+    copy.write_bytes((pictures / "picture1.png").read_bytes())
+    done = proxmatch(
+        "reconstruct",
+        small["gs"],
+        pictures,
+        copy,
+        "--problem",
+        "denoising",
+        "--out",
+        tmp_path / "o",
+    )
+    assert done.code == 2
+    assert "would both become picture0.png" in done.err
+
+
+def test_divergence_is_an_answer(proxmatch: Run, pictures: Path, tmp_path: Path) -> None:
+    from proxmatch.denoisers import save
+
+    model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,)))
+    with torch.no_grad():
+        for p in model.constrained().values():
+            p.mul_(30)
+    save(model, tmp_path / "wild")
+    done = proxmatch(
+        "reconstruct", tmp_path / "wild", pictures / "picture0.png", "--problem", "denoising",
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.code == 1, done.err
+    assert "diverged" in done.out
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.yaml"
+    path.write_text("{steps: 3, batch: 2, checkpoint_every: 1, log_every: 1}")
+    return path
+
+
+def test_train_and_go_on(proxmatch: Run, pictures: Path, tmp_path: Path, settings: Path) -> None:
+    out = tmp_path / "run"
+    common = ("train", "gs", "--images", pictures, "--config", settings, "--out", out, "--json")
+    done = proxmatch(*common, "--validation", 0, "--seed", 5)
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert (record["status"], record["steps"]) == ("completed", 3)
+    assert load(out / "model").record["settings"]["seed"] == 5
+    again = proxmatch(*common, "--validation", 0, "--seed", 5)
+    assert again.code == 0
+    other = proxmatch(*common, "--validation", 0, "--seed", 6)
+    assert other.code == 2
+    assert "other settings (seed)" in other.err
+
+
+def test_adapt_writes_a_model_and_its_evidence(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "adapted"
+    done = proxmatch(
+        "adapt", small["gs"], "--images", pictures, "--method", "mse", "--number", 2, "--steps", 2,
+        "--out", out, "--json",
+    )  # fmt: skip
+    record = json.loads(done.out)
+    assert done.code == (0 if sum(record["gains"].values()) > 0 else 1), done.err
+    assert json.loads((out / "adaptation.json").read_text())["step"] == record["step"]
+    assert load(out / "model").record["adapted"]["number"] == 2
+
+
+def test_certify(proxmatch: Run, small: Models, pictures: Path, tmp_path: Path) -> None:
+    out = tmp_path / "certificate"
+    done = proxmatch(
+        "certify", small["lpn"], "--reference", small["lpn"], "--images", pictures, "--number", 1,
+        "--size", 16, "--iterations", 2, "--out", out, "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == json.loads((out / "certificate.json").read_text())
+    assert (out / "certificate.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_names_that_are_no_text(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    name = b"caf\xe9[b].png"
+    folder = tmp_path / "names"
+    folder.mkdir()
+    target = Path(str(folder)) / name.decode("utf-8", "surrogateescape")
+    try:
+        target.write_bytes((pictures / "picture0.png").read_bytes())
+    except OSError:
+        pytest.skip("this file system wants names that are text")
+    for more in ((), ("--json",)):
+        done = proxmatch(
+            "reconstruct", small["gs"], folder, "--problem", "denoising", "--iterations", 1,
+            "--out", tmp_path / "out", *more,
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        assert "[b]" in done.out
+
+
+def test_the_weights_stay_as_they_are(small: Models) -> None:
+    """The commands above must not have changed the models they were given."""
+    for folder in small.values():
+        assert safetensors.torch.load_file(folder / "model.safetensors")
+        load(folder)  # checks the hash

@@ -1,0 +1,210 @@
+"""Interruptions, folders in use, full or forbidden disks: nothing lost, nothing half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxmatch.denoisers import load
+from proxmatch.errors import FolderInUseError
+from proxmatch.learning import state
+from proxmatch.locks import LOCK, owned
+from tests.commands.conftest import Run
+
+Models = dict[str, Path]
+RUN = "import sys; from proxmatch.cli import run; sys.exit(run(sys.argv[1:]))"
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", RUN, *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # the tests may run in the background, where SIGINT is ignored
+
+
+def wait_for(condition: object, seconds: float = 240) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_training_that_is_stopped_goes_on(
+    number: signal.Signals, pictures: Path, tmp_path: Path, proxmatch: Run
+) -> None:
+    config = tmp_path / "settings.yaml"
+    config.write_text("{steps: 100000, batch: 1, checkpoint_every: 2, log_every: 1}")
+    out = tmp_path / "run"
+    arguments = (
+        "train", "gs", "--images", pictures, "--config", config, "--validation", 0, "--threads", 1,
+        "--out", out,
+    )  # fmt: skip
+    worker = start(*arguments)
+    try:
+        wait_for((out / state.FILE).exists)
+        second = proxmatch(*arguments)  # meanwhile another one is refused, and told by whom
+        assert second.code == 2
+        assert f"in use by process {worker.pid} on " in second.err
+        worker.send_signal(number)
+        _, err = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+        worker.wait()
+    found = state.read(out)
+    assert found is not None
+    if number == signal.SIGKILL:
+        assert worker.returncode == -signal.SIGKILL
+        assert (out / LOCK).exists()  # and it is stale
+    else:
+        assert worker.returncode == 130
+        assert f"goes on from step {found.step}" in err
+        assert "Traceback" not in err
+        assert not (out / LOCK).exists()
+        assert not [p for p in out.iterdir() if p.name.startswith(".")]
+    with owned(out):
+        pass
+    assert not (out / LOCK).exists()
+
+
+def test_an_interrupted_reconstruction_goes_on(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
+) -> None:
+    out = tmp_path / "out"
+    arguments = (
+        "reconstruct", small["gs"], pictures, "--problem", "denoising", "--batch", 1,
+        "--iterations", 60, "--threads", 1, "--out", out,
+    )  # fmt: skip
+    worker = start(*arguments)
+    try:
+        wait_for((out / "picture0.png").exists)
+        worker.send_signal(signal.SIGINT)
+        _, err = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+        worker.wait()
+    if worker.returncode == 0:
+        pytest.skip("it was faster than the signal")
+    assert worker.returncode == 130
+    assert "the same command goes on" in err
+    record = json.loads((out / "reconstruction.json").read_text())["files"]
+    stamps = {name: (out / name).stat().st_mtime_ns for name in record}
+    done = proxmatch(*arguments)
+    assert done.code == 0, done.err
+    assert len(list(out.glob("*.png"))) == 6
+    assert all((out / name).stat().st_mtime_ns == stamp for name, stamp in stamps.items())
+
+
+def test_a_folder_has_one_owner(tmp_path: Path) -> None:
+    refused = pytest.raises(FolderInUseError, match=f"process {os.getpid()} on")
+    with owned(tmp_path / "deep" / "er"), refused, owned(tmp_path / "deep" / "er"):
+        pass
+    with owned(tmp_path / "deep" / "er"):
+        pass
+    assert list((tmp_path / "deep" / "er").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1, "host": "elsewhere"}', b"\xff"])
+def test_a_stale_lock_is_no_hindrance(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / LOCK).write_bytes(content)
+    with owned(tmp_path):
+        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_the_owner_is_named_even_when_the_work_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), owned(tmp_path):
+        _ = 1 / 0
+    assert not (tmp_path / LOCK).exists()
+
+
+def forbidden(tmp_path: Path) -> list[Path]:
+    (tmp_path / "file").write_text("mine")
+    return [tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere/out")]
+
+
+def test_folders_that_cannot_be_written(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
+) -> None:
+    for out in forbidden(tmp_path):
+        done = proxmatch(
+            "reconstruct", small["gs"], pictures, "--problem", "denoising", "--out", out
+        )
+        assert done.code == 2
+        assert done.err.startswith("error: ")
+        assert str(out) in done.err or str(out.parent) in done.err
+        assert len(done.err.strip().splitlines()) == 1
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("no small disk can be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk(small: Models, pictures: Path, tiny_disk: Path, proxmatch: Run) -> None:
+    (tiny_disk / "filler").write_bytes(b"x" * 56 * 1024)
+    done = proxmatch(
+        "reconstruct", small["gs"], pictures, "--problem", "denoising", "--iterations", 1, "--bits",
+        16, "--out", tiny_disk / "out",
+    )  # fmt: skip
+    assert done.code == 2
+    assert "No space left" in done.err
+    for path in (tiny_disk / "out").glob("*"):
+        assert path.suffix in (".png", ".json")
+        assert not path.name.startswith(".")
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.99])
+def test_a_truncated_checkpoint(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run, file: str, part: float
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for path in small["gs"].iterdir():
+        content = path.read_bytes()
+        (broken / path.name).write_bytes(
+            content[: int(part * len(content))] if path.name == file else content
+        )
+    done = proxmatch(
+        "reconstruct", broken, pictures, "--problem", "denoising", "--out", tmp_path / "out"
+    )
+    assert done.code == 2
+    assert file in done.err
+    assert "This is a defect" not in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_truncated_state_is_named(pictures: Path, tmp_path: Path, proxmatch: Run) -> None:
+    config = tmp_path / "settings.yaml"
+    config.write_text("{steps: 2, batch: 1, checkpoint_every: 1}")
+    out = tmp_path / "run"
+    arguments = ("train", "gs", "--images", pictures, "--config", config, "--validation", 0)
+    assert proxmatch(*arguments, "--out", out).code == 0
+    path = out / state.FILE
+    path.write_bytes(path.read_bytes()[:200])
+    done = proxmatch(*arguments, "--out", out)
+    assert done.code == 2
+    assert "truncated or foreign" in done.err
+    load(out / "model")  # what was there is whole

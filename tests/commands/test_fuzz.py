@@ -1,0 +1,203 @@
+"""Anything at all as pictures, settings, checkpoints and arguments: named errors and no more."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from proxmatch.cli import run
+from proxmatch.data import encode_image, read_image
+from proxmatch.denoisers import load
+from proxmatch.errors import CheckpointError, DataError, InputError
+from proxmatch.learning import TrainingSettings
+from tests.commands.conftest import Run
+
+T = TypeVar("T")
+Models = dict[str, Path]
+edits = st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=4)), max_size=4)
+
+
+def attempt(call: Callable[[], T], kind: type[Exception], name: str) -> T | None:
+    """What the call returns, or None and an error of this kind that names what is wrong."""
+    try:
+        return call()
+    except kind as error:
+        message = str(error)
+    assert message
+    assert name in message
+    return None
+
+
+def damaged(content: bytes, changes: list[tuple[float, bytes]], keep: float) -> bytes:
+    """Content with bytes overwritten here and there, cut off at the end."""
+    data = bytearray(content)
+    for place, value in changes:
+        start = int(place * len(data))
+        data[start : start + len(value)] = value[: len(data) - start]
+    return bytes(data[: int(keep * len(data)) + 1])
+
+
+@pytest.fixture(scope="module")
+def originals() -> dict[str, bytes]:
+    image = torch.rand(3, 12, 14)
+    found = {
+        f"{kind}{bits}": encode_image(image, kind, bits)  # type: ignore[arg-type]
+        for kind in ("png", "tif")
+        for bits in (8, 16)
+    }
+    pixels = Image.fromarray((np.random.default_rng(0).random((12, 14, 3)) * 255).astype(np.uint8))
+    for kind in ("jpeg", "webp", "bmp"):
+        file = io.BytesIO()
+        pixels.save(file, format=kind)
+        found[kind] = file.getvalue()
+    return found
+
+
+@settings(max_examples=150)
+@given(
+    kind=st.sampled_from(["png8", "png16", "tif8", "tif16", "jpeg", "webp", "bmp"]),
+    changes=edits,
+    keep=st.one_of(st.just(1.0), st.floats(0, 1)),
+)
+def test_pictures(
+    tmp_path: Path, originals: dict[str, bytes], kind: str, changes: list[tuple[float, bytes]],
+    keep: float,
+) -> None:  # fmt: skip
+    path = tmp_path / "a.png"
+    path.write_bytes(damaged(originals[kind], changes, keep))
+    found = attempt(lambda: read_image(path), DataError, "")
+    if found is not None:
+        assert found.pixels.ndim == 3
+        assert bool(((found.pixels >= 0) & (found.pixels <= 1)).all())
+
+
+@settings(max_examples=60)
+@given(data=st.binary(max_size=400))
+def test_anything_as_a_picture(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(data)
+    with pytest.raises(DataError):
+        read_image(path)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+names = st.sampled_from([*TrainingSettings.model_fields, "unknown"])
+
+
+@settings(max_examples=100)
+@given(content=st.dictionaries(names, values, max_size=4) | values)
+def test_settings_of_any_content(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    found = attempt(lambda: TrainingSettings.from_yaml(path), InputError, "a.yaml")
+    assert found is None or found.steps >= 1
+
+
+@settings(max_examples=60)
+@given(text=st.text(max_size=60) | st.sampled_from(["!!python/object/apply:os.system ['true']"]))
+def test_settings_of_any_text(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    attempt(lambda: TrainingSettings.from_yaml(path), InputError, "a.yaml")
+
+
+@settings(max_examples=80)
+@given(
+    file=st.sampled_from(["config.json", "model.safetensors"]),
+    changes=edits,
+    keep=st.one_of(st.just(1.0), st.floats(0, 1)),
+)
+def test_checkpoints(
+    tmp_path: Path, small: Models, file: str, changes: list[tuple[float, bytes]], keep: float
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(small["gs"], folder, dirs_exist_ok=True)
+    (folder / file).write_bytes(damaged((small["gs"] / file).read_bytes(), changes, keep))
+    attempt(lambda: load(folder), CheckpointError, str(folder))
+
+
+@settings(max_examples=80)
+@given(
+    keys=st.lists(st.sampled_from(["architecture", "record", "version", "family", "transforms"])),
+    value=values,
+    inner=st.sampled_from([None, "widths", "channels", "sigma", "network", "blocks"]),
+)
+def test_configurations(
+    tmp_path: Path, small: Models, keys: list[str], value: object, inner: str | None
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(small["gs"], folder, dirs_exist_ok=True)
+    config = json.loads((small["gs"] / "config.json").read_text())
+    for key in keys:
+        config[key] = copy.deepcopy(value)
+    if inner is not None and isinstance(config["architecture"], dict):
+        config["architecture"][inner] = copy.deepcopy(value)
+    (folder / "config.json").write_text(json.dumps(config))
+    attempt(lambda: load(folder), CheckpointError, str(folder))
+
+
+words = st.one_of(
+    st.sampled_from(
+        [
+            "info", "models", "import", "train", "adapt", "reconstruct", "diagnose", "certify",
+            "gs", "pictures", "--out", "out", "--problem", "denoising", "--images", "--json",
+            "--set", "noise=0.1", "--simulate", "--device", "cpu", "--seed", "1", "--number",
+            "--iterations", "--bits", "8", "--kind", "gsdrunet", "--help", "--", "-", "",
+        ]
+    ),
+    st.text(max_size=6).filter(lambda text: "\0" not in text and not text.startswith("/")),
+)  # fmt: skip
+
+
+@settings(max_examples=120)
+@given(arguments=st.lists(words, min_size=1, max_size=7))
+def test_arguments(
+    tmp_path: Path,
+    small: Models,
+    proxmatch: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+) -> None:
+    """No traceback, a known exit code, and nothing written but in folders that were named."""
+    monkeypatch.chdir(tmp_path)
+    for name, target in (("gs", small["gs"]), ("pictures", tmp_path / "none")):
+        if not Path(name).is_symlink():
+            Path(name).symlink_to(target)
+    inside = sorted(p.name for p in small["gs"].iterdir())
+    done = proxmatch(*arguments)
+    assert done.code in (0, 1, 2)
+    assert "This is a defect" not in done.err
+    assert "Traceback" not in done.err
+    assert sorted(p.name for p in small["gs"].iterdir()) == inside
+    written = {p.name for p in Path().iterdir()} - {"gs", "pictures"}
+    assert written <= {word.split("/")[0] for word in arguments} | {"out"}
+
+
+def test_nothing_in_a_picture_or_settings_runs(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    (tmp_path / "a.yaml").write_text(f"!!python/object/apply:os.system ['touch {mark}']")
+    (tmp_path / "pics").mkdir()
+    code = run(
+        ["train", "gs", "--images", str(tmp_path / "pics"), "--config", str(tmp_path / "a.yaml"),
+         "--out", str(tmp_path / "out")]
+    )  # fmt: skip
+    assert code == 2
+    assert not mark.exists()

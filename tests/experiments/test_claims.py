@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from proxmatch.experiments.bootstrap import Interval
+from proxmatch.experiments.claims import Claim, decide, verdict
+from proxmatch.experiments.evidence import Arm, Evidence
+from proxmatch.experiments.statements import paper_claims
+from tests.experiments.made_up import made_up
+
+IMAGES = 40
+BASE = np.random.default_rng(0).normal(20, 3, IMAGES)
+
+
+def noise(seed: int) -> Any:
+    return 0.1 * np.random.default_rng(seed).normal(size=IMAGES)
+
+
+def claims(name: str, family: str = "lpn", n: int | None = None) -> list[Claim]:
+    found = [c for c in paper_claims([family], ["deblurring"], (1, 5, 25, 50)) if
+             c.id.startswith(f"{name}/{family}/extreme")]  # fmt: skip
+    return [c for c in found if n is None or c.where.n == n]
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [((2.0, 2.5, 1.5), "holds"), ((-2.0, -1.0, -1.5), "does not hold"),
+     ((4.0, -4.0, 0.1), "undecided")],
+)  # fmt: skip
+def test_a_claim_can_come_out_each_way(gains: tuple[float, ...], expected: str) -> None:
+    cells = []
+    for number, gain in enumerate(gains):
+        cells.append(made_up("lpn", "mse", 5, BASE, number=number))
+        cells.append(made_up("lpn", "pm", 5, BASE + gain + noise(number), number=number))
+    [found] = decide(claims("proposed-beats-mse-psnr", n=5), Evidence(cells, 1000))
+    assert found["verdict"] == expected
+    assert found["effect"] == pytest.approx(np.mean(gains), abs=0.1)
+    assert (found["sets"], found["images"]) == (3, IMAGES)
+    assert found["low"] <= found["effect"] <= found["high"]
+
+
+def test_pairs_are_compared_on_the_images_and_sets_they_share() -> None:
+    cells = [
+        made_up("lpn", "mse", 1, BASE),
+        made_up("lpn", "mse", 1, BASE - 100, number=1),  # pm has no set 1
+        made_up("lpn", "pm", 1, BASE[:10] + 1),
+    ]
+    [found] = decide(claims("proposed-beats-mse-psnr", n=1), Evidence(cells, 200))
+    assert (found["sets"], found["images"]) == (1, 10)
+    assert found["effect"] == found["low"] == found["high"] == pytest.approx(1)
+
+
+def test_a_smaller_gap_and_a_smaller_constant_speak_for_a_claim() -> None:
+    cells = [
+        made_up("gs", "mse", 1, BASE, gap=BASE, lipschitz=BASE),
+        made_up("gs", "adapm", 1, BASE, gap=BASE - 2 + noise(1), lipschitz=BASE + 2 + noise(2)),
+    ]
+    evidence = Evidence(cells, 500)
+    [gap] = decide(claims("proposed-beats-mse-gap", "gs", 1), evidence)
+    [constant] = decide(claims("proposed-smaller-lipschitz", "gs", 1), evidence)
+    assert (gap["verdict"], constant["verdict"]) == ("holds", "does not hold")
+    assert gap["effect"] == pytest.approx(2, abs=0.1)
+
+
+def test_controls_say_what_drives_a_claim() -> None:
+    cells = [
+        made_up("lpn", "mse", 5, BASE),
+        made_up("lpn", "pm", 5, BASE + 5 + noise(1)),
+        made_up("lpn", "scaled-mse", 5, BASE + 5 + noise(2)),
+        made_up("lpn", "mse-clip", 5, BASE + 6),
+        made_up("lpn", "pm-clip", 5, BASE + 4),
+        made_up("lpn", "l1", 5, BASE + 3 + noise(3)),
+    ]
+    [found] = decide(claims("proposed-beats-mse-psnr", n=5), Evidence(cells, 500))
+    drivers = {d["control"]: d for d in found["drivers"]}
+    assert set(drivers) == {"gradient scale", "clipping", "loss"}
+    assert drivers["gradient scale"]["says"].startswith("No advantage can be told")
+    assert drivers["clipping"]["says"].startswith("The advantage turns round")
+    assert drivers["clipping"]["effect"] == pytest.approx(-2)
+    assert drivers["loss"]["says"].startswith("L1 in the place of MSE does good by itself")
+
+
+def test_far_below_means_far_below() -> None:
+    name = "source-far-below-reference"
+    for distance, expected in ((10.0, "holds"), (1.0, "does not hold")):
+        cells = [
+            made_up("lpn", "source", 0, BASE - distance),
+            made_up("lpn", "reference", 0, BASE + noise(0)),
+        ]
+        [found] = decide(claims(name), Evidence(cells, 200))
+        assert found["verdict"] == expected
+
+
+def test_a_trajectory_is_higher_only_if_it_is_so_at_every_iteration() -> None:
+    k = np.linspace(0, 1, 5)
+    mse = BASE[:, None] + k
+    above, crossing = mse + 1, mse + np.array([1, 1, -1, 1, 1])
+    for pm, expected in ((above, "holds"), (crossing, "does not hold")):
+        cells = [
+            made_up("lpn", "mse", 1, mse[:, -1], curves=mse),
+            made_up("lpn", "pm", 1, pm[:, -1], curves=pm),
+        ]
+        [found] = decide(claims("proposed-above-mse-at-all-iterations", n=1), Evidence(cells, 200))
+        assert found["verdict"] == expected
+
+
+def test_the_correlation_is_spearmans() -> None:
+    generator = np.random.default_rng(3)
+    cells, points = [], []
+    for n in (1, 5, 25, 50):
+        for method in ("pm", "mse"):
+            psnr, gap = generator.normal(20, 5), generator.uniform(1, 50)
+            cells.append(made_up("lpn", method, n, BASE - 20 + psnr, gap=np.full(IMAGES, gap)))
+            points.append((psnr, gap))
+    [found] = decide(claims("lower-gap-higher-psnr"), Evidence(cells, 100))
+    assert found["effect"] == pytest.approx(-spearmanr(*zip(*points, strict=True))[0], abs=1e-4)
+
+
+def test_gains_are_largest_with_few_images_or_not() -> None:
+    for gains, expected in (((3, 4, 1, 1), "holds"), ((1, 1, 4, 3), "does not hold")):
+        cells = []
+        for n, gain in zip((1, 5, 25, 50), gains, strict=True):
+            cells += [made_up("lpn", "mse", n, BASE), made_up("lpn", "pm", n, BASE + gain)]
+        [found] = decide(claims("gain-largest-with-few"), Evidence(cells, 100))
+        assert found["verdict"] == expected
+
+
+def test_nothing_is_claimed_without_the_cells_for_it() -> None:
+    evidence = Evidence([made_up("lpn", "mse", 1, BASE)], 100)
+    assert decide(paper_claims(["lpn", "gs"], ["deblurring"], (1, 5)), evidence) == []
+    assert not evidence.has(Arm("lpn", "extreme", "pm", 1, "deblurring"))
+
+
+def test_every_claim_has_a_name_of_its_own() -> None:
+    found = paper_claims(["lpn", "gs"], ["deblurring", "super-resolution"], (1, 5, 25, 50))
+    assert len({c.id for c in found}) == len(found)
+
+
+def test_the_threshold_itself_is_not_above_it() -> None:
+    assert verdict(Interval(3, 3, 3), 3) == "does not hold"
+    assert verdict(Interval(3, 2, 4), 3) == "undecided"

@@ -1,0 +1,229 @@
+"""The page in a real browser: opens from a file, every control works, nothing is fetched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from proxmatch.report import write_report
+from tests.report.fixture import write_folder
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = write_folder(tmp_path_factory.mktemp("page") / "out", images=3, pictures=2)
+    return write_report(folder).as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(params=[1280, 400])
+def page(request: pytest.FixtureRequest, browser: Any, address: str) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": request.param, "height": 900})
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on(
+        "request",
+        lambda sent: sent.url.startswith(("data:", address)) or troubles.append(sent.url),
+    )
+    page.goto(address)
+    page.wait_for_selector("#compare:not([hidden])")
+    page.wait_for_selector("#browser .spark path")
+    yield page
+    assert troubles == []
+    context.close()
+
+
+def fingerprint(page: Any, selector: str) -> str:
+    """What a canvas shows."""
+    shown: str = page.eval_on_selector(selector, "canvas => canvas.toDataURL()")
+    return shown
+
+
+def test_no_part_is_wider_than_the_window(page: Any) -> None:
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= page.viewport_size["width"]
+
+
+def test_the_divider_moves_by_pointer_and_keyboard(page: Any) -> None:
+    left = "getComputedStyle(document.querySelector('.divider')).left"
+    start = page.evaluate(left)
+    box = page.locator("#compare").bounding_box()
+    page.mouse.click(box["x"] + 0.25 * box["width"], box["y"] + 0.6 * box["height"])
+    moved = page.evaluate(left)
+    assert float(moved[:-2]) < float(start[:-2])
+    page.locator("#compare input").press("ArrowRight")
+    assert float(page.evaluate(left)[:-2]) > float(moved[:-2])
+
+
+def test_the_story_can_be_chosen(page: Any) -> None:
+    before = fingerprint(page, "#compare .under")
+    page.click("#stages li[data-stage=truth] button")
+    truth = fingerprint(page, "#compare .under")
+    assert truth != before
+    button = page.locator("#stages li[data-stage=truth] button")
+    assert button.get_attribute("aria-pressed") == "true"
+    page.select_option("#compare .left select", "reference")
+    over = fingerprint(page, "#compare .over")
+    page.locator("#story-controls [data-name=problem] input").nth(1).check(force=True)
+    page.wait_for_function(
+        "shown => document.querySelector('#compare .over').toDataURL() !== shown", arg=over
+    )
+    assert fingerprint(page, "#compare .under") == truth
+
+
+def test_tables_sort_and_filter(page: Any) -> None:
+    page.locator("#table-controls [data-name=n] input").last.check(force=True)
+    sheet = page.locator(".sheet:visible")
+    assert sheet.count() == 1
+    head = sheet.locator("th", has_text="PSNR, t = 1")
+    column = "td:nth-child(3)"
+
+    def values() -> list[float]:
+        return [float(v.get_attribute("data-value")) for v in sheet.locator(column).all()]
+
+    given = values()
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert values() == sorted(given, reverse=True)
+    head.locator("button").press("Enter")
+    assert values() == sorted(given)
+    head.locator("button").click()
+    assert values() == given
+    page.locator("#table-controls [data-name=n] input").first.check(force=True)
+    shown = sheet.locator("tr[data-n]:visible").evaluate_all("e => e.map(r => r.dataset.n)")
+    assert set(shown) == {"0", "1"}
+
+
+def test_claims_are_filtered_and_opened(page: Any) -> None:
+    every = page.locator(".tests > li:visible").count()
+    held = page.locator(".tests > li[data-verdict=holds]").count()
+    page.click(".tally .holds")
+    assert page.locator(".tests > li:visible").count() == every - held
+    page.click(".tally .holds")
+    page.locator(".tests summary").first.press("Enter")
+    assert page.locator(".drivers").first.is_visible()
+
+
+def test_curves_tell_their_values(page: Any) -> None:
+    plot = page.locator("#chart-shots svg[role=img]")
+    plot.scroll_into_view_if_needed()
+    plot.hover(position={"x": 100, "y": 100})
+    tip = page.locator("#chart-shots .tip")
+    assert "dB" in tip.inner_text()
+    page.locator("#chart-scatter svg[role=img]").press("ArrowRight")
+    assert "gap" in page.locator("#chart-scatter .tip").inner_text()
+    page.locator("#chart-scatter svg[role=img]").press("Escape")
+    assert not page.locator("#chart-scatter .tip").is_visible()
+    lines = page.locator("#chart-shots svg[role=img] path").count()
+    page.click("#legend [data-method=pm]")
+    assert page.locator("#chart-shots svg[role=img] path").count() < lines
+    assert page.locator("#legend [data-method=pm]").get_attribute("aria-pressed") == "false"
+
+
+def test_a_value_in_a_tip_is_that_of_the_data(page: Any) -> None:
+    page.locator("#chart-iterations svg[role=img]").press("End")
+    tip = page.locator("#chart-iterations .tip tr", has_text="reference").inner_text()
+    expected = page.evaluate(
+        "JSON.parse(document.getElementById('numbers').textContent).curves.find(c =>"
+        " c.method === 'reference' && c.source === 'extreme' && c.problem === 'deblurring'"
+        " && c.relaxation === 'paper').psnr[40]"
+    )
+    assert f"{expected:.2f} dB" in tip
+
+
+def test_iterations_are_scrubbed(page: Any) -> None:
+    slider = page.locator("#iteration")
+    x, error = "#browser-rows .panel.x canvas", "#browser-rows .panel.error canvas"
+    last = fingerprint(page, x), fingerprint(page, error)
+    slider.press("Home")
+    page.wait_for_function("shown => document.querySelector(shown[0]).toDataURL() !== shown[1]",
+                           arg=[x, last[0]])  # fmt: skip
+    assert page.locator("#iteration-value").inner_text() == "k = 0"
+    assert fingerprint(page, error) != last[1]
+    # z_0 = x_0
+    caption = page.locator("#browser-rows .pair").first.locator("figcaption b")
+    assert caption.nth(0).inner_text() == caption.nth(1).inner_text()
+    page.click("#play")
+    page.wait_for_function("document.querySelector('#iteration').value >= 2")
+    page.click("#play")
+    assert page.locator("#play").get_attribute("aria-label") == "Play the iterations"
+
+
+def test_every_choice_of_the_browser_shows_something(page: Any) -> None:
+    for control in page.locator("#browser .control select").all():
+        name = control.evaluate("e => e.closest('[data-name]').dataset.name")
+        pair = page.locator(f"#browser [data-name={name}] select").first
+        for value in pair.locator("option").evaluate_all("o => o.map(e => e.value)"):
+            page.locator(f"#browser [data-name={name}] select").first.select_option(value)
+        page.wait_for_timeout(30)
+    assert page.locator("#browser-rows .panel canvas:visible").count() >= 6
+
+
+def test_the_error_map_is_zero_where_there_is_no_error(page: Any) -> None:
+    corner = page.evaluate(
+        "() => { const a = new ImageData(2, 1), b = new ImageData(2, 1);"
+        " a.data[0] = 255; a.data[1] = 255; a.data[2] = 255;"
+        " return [[...errorMap(a, b).data], psnr(a, b), psnr(a, a)]; }"
+    )
+    assert corner[0] == [0xFE, 0xE8, 0x38, 255, 0x00, 0x22, 0x4E, 255]
+    assert corner[1] == pytest.approx(3.0103, abs=1e-3)
+    assert corner[2] == float("inf")
+
+
+def test_everything_that_can_be_clicked_can_be_reached_and_has_a_name(page: Any) -> None:
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('button, select, input, a, summary, [tabindex]')]
+        .filter(e => !e.closest('[hidden]') && e.getClientRects().length)
+        .filter(e => !(e.textContent.trim() || e.getAttribute('aria-label')
+          || e.getAttribute('aria-labelledby') || e.labels?.length)).map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+
+
+CONTRAST = """() => {
+  const rgb = text => text.match(/[\\d.]+/g).map(Number);
+  const light = c => { const [r, g, b] = c.slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = e => { for (; e; e = e.parentElement) {
+    const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0.5) return c; }
+    return [255, 255, 255]; };
+  const low = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length || e.closest('script, .unseen, .skip, option')) continue;
+    const style = getComputedStyle(e);
+    const front = light(rgb(e instanceof SVGElement ? style.fill : style.color));
+    const back = light(behind(e));
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < 4.5) low.push([e.tagName, e.className, e.textContent.slice(0, 30), ratio]);
+  }
+  return low;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(browser: Any, address: str, scheme: str) -> None:
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("#browser .spark path")
+    assert page.evaluate(CONTRAST) == []
+    context.close()
