@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test lint bench bench-learning clean
+.PHONY: demo test lint docs bench bench-learning clean
 
 demo: $(READY)
 	$(BIN)/proxmatch demo --out $(DEMO_OUT)
@@ -19,6 +19,14 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation, in docs/_build/html.
+docs: $(VENV)/.docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+$(VENV)/.docs: $(READY)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
@@ -27,7 +35,7 @@ bench-learning: $(READY)
 	$(BIN)/python -m benchmarks.learning --minutes $(or $(MINUTES),10) $(if $(IMAGES),--images $(IMAGES))
 
 clean:
-	rm -rf $(VENV) $(DEMO_OUT) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) $(DEMO_OUT) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
