@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
 import torch
 
 from proxmatch.denoisers import LPN, LPNConfig
@@ -26,7 +27,7 @@ def test_a_certificate_becomes_a_figure_with_its_numbers(tmp_path: Path) -> None
         for line in lines
         if (line["denoiser"], line["curve"]) == ("reference", "mismatch")
     ]
-    assert max(matched) < 1e-12
+    assert matched == pytest.approx([0, 0], abs=1e-12)
     store = Store(tmp_path / "cells")
     made = cell("certificate", {}, Label("lpn", problem="deblurring"))
     absent = cell("certificate", {"other": 1}, Label("lpn", problem="deblurring"))

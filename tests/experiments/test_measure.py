@@ -6,7 +6,7 @@ import torch
 from skimage.metrics import peak_signal_noise_ratio
 
 from proxmatch.denoisers import GradientStep, GradientStepConfig
-from proxmatch.experiments.measure import Effort, measure
+from proxmatch.experiments.measure import Effort, Measured, measure
 from proxmatch.problems import gaussian_deblurring
 
 
@@ -73,6 +73,18 @@ def test_an_image_that_diverges_counts_as_it_was_left(setting) -> None:  # type:
 
 def test_stopping_early_keeps_the_curves_at_their_last_value(setting) -> None:  # type: ignore[no-untyped-def]
     problem, (model, _), truth, ids = setting
-    found = measure(model, problem, truth, ids, iterations=2)
+    effort = Effort(lipschitz_images=2, lipschitz_at=(4,))
+    found = measure(model, problem, truth, ids, effort=effort, iterations=2)
     assert found.psnr.shape == (5, 5)
     assert torch.equal(found.psnr[:, 2], found.psnr[:, 4])
+    assert found.to_json(ids, curves=False)["images"]["lipschitz"] == [None] * 5
+
+
+def test_the_constant_is_the_largest_along_the_trajectory() -> None:
+    nan = float("nan")
+    found = Measured(
+        torch.zeros(3, 2), torch.zeros(3), torch.zeros(3, 1),
+        torch.tensor([[0.5, 2.0], [nan, 0.25], [nan, nan]]), (1, 4), 0,
+    ).to_json("abc", curves=False)  # fmt: skip
+    assert found["images"]["lipschitz"] == [2.0, 0.25, None]
+    assert found["means"]["lipschitz"] == {"1": 0.5, "4": 1.125}

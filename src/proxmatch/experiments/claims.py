@@ -134,10 +134,10 @@ def _sentence(driver: Driver, numbers: dict[str, float], unit: str) -> str:
             return f"{says} harm by itself: {size}."
         return f"{says} nothing that can be told: {size}."
     if numbers["low"] > 0:
-        return f"The advantage stays {driver.says}: {size}."
+        return f"There is an advantage {driver.says}: {size}."
     if numbers["high"] < 0:
-        return f"The advantage turns round {driver.says}: {size}."
-    return f"No advantage can be told {driver.says}: {size}."
+        return f"There is a disadvantage {driver.says}: {size}."
+    return f"No difference can be told {driver.says}: {size}."
 
 
 def _scaled(found: Interval, scale: float) -> Interval:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.collect import Line, Reconstruction
@@ -34,7 +35,7 @@ def budgets(
     for column, family in enumerate(families):
         for row, (value, label) in enumerate((("psnr", "PSNR in dB"), ("gap", "gap in %"))):
             axis = grid[row][column]
-            for method in ("mse", PROPOSED[family], "aligned", "auto"):
+            for method in ("mse", PROPOSED[family], "aligned"):
                 points = [
                     (n, _mean(evidence, Arm(family, source, method, n, problem), value))
                     for n in numbers
@@ -68,6 +69,7 @@ def budgets(
                               "high": one.found.high, "sets": 1, "images": one.images})  # fmt: skip
             if value == "gap":
                 axis.set_yscale("log")
+                _plain(axis.yaxis)
                 axis.set_xlabel("adaptation images n")
             else:
                 axis.set_title(FAMILIES[family])
@@ -126,6 +128,7 @@ def trajectories(
         lines += _scatter(grid[row][2], found, family, source, problem, proposed)
         grid[row][2].set_title("final PSNR against mean gap" if row == 0 else "")
         grid[row][2].set(xscale="log", xlabel="gap in %", ylabel="PSNR in dB")
+        _plain(grid[row][2].xaxis)
         grid[row][2].grid(alpha=0.3)
     return Drawn(
         f"{family}-trajectories",
@@ -170,6 +173,13 @@ def _scatter(
         names = [title(method, family) for method in seen]
         axis.legend(seen.values(), names, fontsize=8, frameon=False)
     return lines
+
+
+def _plain(axis: Any) -> None:
+    """1, 2, 5, 10, ... on a logarithmic axis, in plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _mean(evidence: Evidence, arm: Arm, value: str) -> Any:

@@ -80,9 +80,8 @@ class Measured:
             "best_psnr": _numbers(best),
             "best_iteration": where.tolist(),
             "gap": _numbers(100 * self.gap.nanmean(1)),
-            "lipschitz": _numbers(self.lipschitz.nan_to_num(-1).amax(1).where(
-                ~self.lipschitz.isnan().all(1), torch.nan)),
-        }  # fmt: skip
+            "lipschitz": _numbers(self._largest()),
+        }
         measured = ~self.gap.isnan().all(1)
         means = {
             "psnr": _numbers(self.psnr.mean(0)),
@@ -94,6 +93,11 @@ class Measured:
         }
         every = [_numbers(line, 3) for line in self.psnr] if curves else None
         return {"images": found, "means": means, "curves": every, "diverged": self.diverged}
+
+    def _largest(self) -> Tensor:
+        """The largest L of each image, ``(B,)``; NaN where there is none."""
+        with_floor = torch.cat([torch.full((len(self.psnr), 1), -math.inf), self.lipschitz], 1)
+        return with_floor.nan_to_num(-math.inf, neginf=-math.inf).amax(1)
 
 
 @torch.no_grad()

@@ -164,7 +164,8 @@ def _reconstructions(
             "reconstruction", settings, labelled, model=model, reference=reference if gap else None
         )
         yield found
-        if label.n in row.pictures and label.set == 0 and scale.picture_images:
+        as_it_is = relaxation == ("paper" if at_one else "chosen")
+        if label.n in row.pictures and label.set == 0 and scale.picture_images and as_it_is:
             shown = {
                 **common,
                 **baseline,

@@ -151,15 +151,19 @@ def reproduce(
         scale.threads,
     )
     with _alone(store.folder):
-        engines.run(
-            todo.cells,
-            store,
-            shop,
-            engine=engine,
-            workers=workers,
-            address=address,
-            on_done=on_done,
-        )
+        try:
+            engines.run(
+                todo.cells,
+                store,
+                shop,
+                engine=engine,
+                workers=workers,
+                address=address,
+                on_done=on_done,
+            )
+        except BaseException:
+            publish(finished=False)
+            raise
         return Reproduction(out, publish(finished=True), len(planned), computed)
 
 

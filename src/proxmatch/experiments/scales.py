@@ -28,7 +28,8 @@ class Row(_Settings):
         gap_images: of the first, how many are compared with the reference at every step.
         lipschitz_images: of these, at how many L is estimated along the trajectory.
         curves: keep the PSNR of every image at every iteration.
-        pictures: the n at which iterates are kept as pictures, of set 0.
+        pictures: the n at which iterates are kept as pictures, of set 0, at t = 1 where there is
+            such a run.
     """
 
     method: str

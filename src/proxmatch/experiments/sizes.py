@@ -91,7 +91,7 @@ def cpu() -> Scale:
                 rows=(
                     Row(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
                     Row(method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main),
-                    Row(method="mse", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
+                    Row(method="mse", sets=sets, pictures=(1, 5, 50), **lpn, **main),
                     Row(method="pm", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
                     Row(method="aligned", sets=three, pictures=(1,), **lpn, **control),
                     Row(method="auto", sets=fewer, pictures=(1,), **lpn, **control),
@@ -120,7 +120,7 @@ def cpu() -> Scale:
                 rows=(
                     Row(method="source", sets={0: 1}, pictures=(0,), **gs, **gs_main),
                     Row(method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **gs_main),
-                    Row(method="mse", sets=three, pictures=(1, 5, 25, 50), **gs, **gs_main),
+                    Row(method="mse", sets=three, pictures=(1, 5, 50), **gs, **gs_main),
                     Row(method="adapm", sets=three, pictures=(1, 5, 25, 50), **gs, **gs_main),
                     Row(method="mse-penalty", sets={1: 2, 5: 2, 25: 1}, **gs_control),
                     Row(method="pm", sets={1: 2, 5: 2, 25: 1}, **gs_control),
