@@ -25,8 +25,8 @@ wrong = pm.pnp_pgd(y, problem, source, reference=reference, truth=x)
 right = pm.pnp_pgd(y, problem, reference, truth=x)
 
 # %%
-# The picture is lost in the first steps, where the relative gap ``d_k / |D*(z_k)|`` is largest. With
-# the right prior there is no gap.
+# The picture is lost in the first steps, where the relative gap ``d_k / |D*(z_k)|`` is largest.
+# With the right prior there is no gap.
 
 figure, (left, other) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 left.plot(right.psnr.mean(0), label="trained on photographs")
