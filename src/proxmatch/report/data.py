@@ -24,7 +24,8 @@ def data(
     return {
         "methods": {name: asdict(style) for name, style in digest.looks.items()},
         "denoisers": [
-            {"family": b.family, "source": b.source, "label": words.denoiser(b)} for b in digest.blocks
+            {"family": b.family, "source": b.source, "label": words.denoiser(b)}
+            for b in digest.blocks
         ],
         "relaxations": [
             {"name": name, "label": words.relaxation(name)}

@@ -119,9 +119,7 @@ class Strip(_Part):
     @property
     def setting(self) -> Setting:
         """All but the adaptation set and the image."""
-        return Setting(
-            self.family, self.source, self.method, self.n, self.problem, self.relaxation
-        )
+        return Setting(self.family, self.source, self.method, self.n, self.problem, self.relaxation)
 
 
 class Pictures(_Part):

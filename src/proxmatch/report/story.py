@@ -134,4 +134,3 @@ def _shown(
                 shown[key] = crop(album.files[place], last, 1, size)
                 break
     return shown
-
