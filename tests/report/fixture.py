@@ -141,7 +141,8 @@ def claims(random: np.random.Generator) -> list[dict[str, Any]]:
         driver = {"control": "MSE, scaled", "effect": 0.9 * effect, "low": 0.7 * effect}
         other = {"control": "MSE, clipped", "effect": 0.3 * effect, "low": 0.1 * effect}
         made.append(
-            {"id": f"{kind}/{len(made)}", "statement": f"{statement} ({where})", "paper": paper}
+            {"id": f"{kind}/{len(made)}", "paper": paper}
+            | {"statement": f"{statement}: {where[0].upper()}, {where[1]}."}
             | {"source": "extreme" if where[0] == "lpn" else "histology", "threshold": 0.0}
             | dict(zip(("family", "problem", "n"), where, strict=True))
             | {"effect": effect, "low": low, "high": high, "unit": "dB", "verdict": verdict}

@@ -117,7 +117,8 @@ def test_claims_are_filtered_and_opened(page: Any) -> None:
     page.click(".tally .holds")
     assert page.locator(".tests > li:visible").count() == every - held
     page.click(".tally .holds")
-    page.locator(".tests summary").first.press("Enter")
+    assert not page.locator(".drivers").first.is_visible()
+    page.locator("details:has(.drivers) > summary").first.press("Enter")
     assert page.locator(".drivers").first.is_visible()
 
 

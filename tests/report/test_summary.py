@@ -103,7 +103,7 @@ def test_claims_of_one_statement_are_one_group() -> None:
     ]
     first, second = groups(made)
     assert (first.title, first.paper, len(first.tested)) == ("a", "x", 2)
-    assert [test.context for test in second.tested] == ["overall"]
+    assert [(test.what, test.where) for test in second.tested] == [("overall", "")]
     assert tally(made) == [("holds", 1), ("does not hold", 1), ("undecided", 1)]
 
 

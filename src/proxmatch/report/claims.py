@@ -51,11 +51,12 @@ class Driven:
 
 @dataclass(frozen=True)
 class Tested:
-    """A claim in its group."""
+    """A claim in its group: told apart from the others by ``what``, then by ``where``."""
 
     claim: Claim
     block: Denoiser
-    context: str
+    what: str
+    where: str
     bar: Bar | None
     drivers: tuple[Driven, ...]
 
@@ -120,10 +121,12 @@ def _tested(claim: Claim, scale: tuple[float, float]) -> Tested:
     shots = f"n = {claim.n}" if claim.n not in ("", "0") else ""
     block = Denoiser(claim.family, claim.source)
     who = words.denoiser(block) if claim.family or claim.source else ""
+    parts = [part for part in (shots, claim.problem, who) if part] or ["overall"]
     return Tested(
         claim=claim,
         block=block,
-        context=words.context(who, claim.problem, shots) or "overall",
+        what=parts[0],
+        where=words.context(*parts[1:]),
         bar=_bar(claim, scale),
         drivers=tuple(Driven(driver, _bar(driver, scale)) for driver in claim.drivers),
     )

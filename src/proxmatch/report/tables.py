@@ -11,6 +11,13 @@ from markupsafe import Markup
 from proxmatch.report.colours import Style
 from proxmatch.report.summary import Cell, Denoiser
 
+COLUMNS = (
+    ("best_psnr", "best iterate", "dB", 2),
+    ("ssim", "SSIM", "", 3),
+    ("gap", "gap", "%", 1),
+    ("lipschitz", "L", "", 2),
+)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -52,6 +59,12 @@ class Table:
     rows: tuple[Row, ...]
     shots: tuple[int, ...]
     scale: tuple[float, float]
+
+    @property
+    def columns(self) -> list[tuple[str, str, str, int]]:
+        """Attribute, title, unit and digits of what was measured besides the PSNR."""
+        cells = [row.at[self.relaxations[0]] for row in self.rows if self.relaxations[0] in row.at]
+        return [c for c in COLUMNS if any(getattr(cell, c[0]) is not None for cell in cells)]
 
 
 def tables(cells: list[Cell], blocks: list[Denoiser], looks: dict[str, Style]) -> list[Table]:

@@ -52,7 +52,7 @@ function drawChart(root, spec, figure) {
   const y = (v) => box.bottom - ((v - yLow) / (yHigh - yLow)) * (box.bottom - box.top);
 
   const back = shape("g");
-  for (const v of ticks(yLow, yHigh, 5)) {
+  for (const v of ticks(yLow, yHigh, 6)) {
     back.append(shape("line", { class: "grid", x1: box.left, x2: box.right, y1: y(v), y2: y(v) }));
     back.append(shape("text", { x: box.left - 8, y: y(v) + 4, "text-anchor": "end" }, String(v).replace("-", "\u2212")));
   }
