@@ -92,6 +92,8 @@ intersphinx_mapping = {name: (url, None) for name, url in _others.items() if _re
 
 def _mathematics(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings speak plain mathematics: |x| is no substitution, indented formulas are literal."""
+    if what in ("property", "attribute") and lines:  # napoleon takes "L_H: ..." for a type
+        lines[0] = lines[0].replace(": ", ", ", 1)
     found: list[str] = []
     formula, before = False, ""
     for line in lines:
