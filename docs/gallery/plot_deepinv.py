@@ -60,7 +60,7 @@ shown = {
 figure, axes = plt.subplots(1, 4, figsize=(8, 2.5), layout="constrained")
 for axis, (title, images) in zip(axes, shown.items(), strict=True):
     quality = psnr(images, x).mean()
-    axis.imshow(images[1].clamp(0, 1).permute(1, 2, 0))
+    axis.imshow(images[1].clamp(0, 1).permute(1, 2, 0).numpy())
     axis.set_title(title if images is x else f"{title}\n{quality:.1f} dB")
     axis.set_axis_off()
 plt.show()

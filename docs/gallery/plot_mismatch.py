@@ -44,7 +44,7 @@ columns = (y, wrong.reconstruction, right.reconstruction, x)
 figure, axes = plt.subplots(2, 4, figsize=(8, 4.2), layout="constrained")
 for column, title, images in zip(axes.T, titles, columns, strict=True):
     for axis, image in zip(column, images[1:3], strict=True):
-        axis.imshow(image.clamp(0, 1).permute(1, 2, 0))
+        axis.imshow(image.clamp(0, 1).permute(1, 2, 0).numpy())
         axis.set_axis_off()
     column[0].set_title(title)
 plt.show()

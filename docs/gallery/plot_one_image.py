@@ -47,7 +47,7 @@ shown = {
     "truth": x[1],
 }
 for axis, (title, image) in zip(axes, shown.items(), strict=True):
-    axis.imshow(image.clamp(0, 1).permute(1, 2, 0))
+    axis.imshow(image.clamp(0, 1).permute(1, 2, 0).numpy())
     axis.set_title(title)
     axis.set_axis_off()
 plt.show()
