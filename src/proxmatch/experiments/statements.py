@@ -65,7 +65,7 @@ def _of_budget(at: Arm) -> Iterator[Claim]:
     said = _reported(at, proposed.method, "mse")
     for value, what, unit, scale, sign in (
         ("psnr", "has a higher PSNR than", "dB", 1.0, 1),
-        ("ssim", "has a higher SSIM than", "× 10⁻²", 100.0, 1),
+        ("ssim", "has a higher SSIM than", "hundredths", 100.0, 1),
         ("gap", "has a smaller gap to the reference than", "%", 1.0, -1),
     ):
         yield Claim(
@@ -274,6 +274,6 @@ def _reported(at: Arm, first: str, second: str, value: str = "psnr") -> str:
     one, two = (v[0] if isinstance(v, tuple) else v for v in numbers)
     if one is None or two is None:
         return "not reported"
-    unit = {"psnr": " dB", "ssim": " × 10⁻²", "gap": " %", "lipschitz": ""}[value]
+    unit = {"psnr": " dB", "ssim": " hundredths", "gap": " %", "lipschitz": ""}[value]
     table = lines[0].where.split(",")[0]
     return f"{one:g} against {two:g}{unit}: {one - two:+.4g} ({table})"
