@@ -18,6 +18,8 @@ from proxmatch.experiments.scales import Scale
 from proxmatch.learning.settings import PRESETS
 
 REFERENCE = "reference"
+#: Kinds that are trained in full, as those that come with proxmatch are.
+FULL = ("extreme", REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,12 @@ def origin(
         return _taken(given[name])
     domain = "target" if kind == REFERENCE else "source"
     if data.embedded:
-        if kind not in ("extreme", REFERENCE):
+        if kind not in FULL:
             raise InputError(f"no {name} comes with proxmatch; give folders to train it on")
         return _taken(f"{family}-{data.embedded[domain]}")
     found = data.record["source"] if domain == "source" else data.record["target"]["train"]
     own = scale.families[family]
-    if own.training.get(kind, 0) is None:  # trained in full, as those that come with proxmatch
+    if kind in FULL:
         for candidate in shipped():
             if candidate.startswith(f"{family}-") and _fits(candidate, found):
                 return _taken(candidate)
