@@ -174,6 +174,8 @@ def _importance(pictures: Pictures) -> Callable[[Strip], tuple[int, ...]]:
     looks = styles(strip.method for strip in pictures.entries)
     order = {name: place for place, name in enumerate(looks)}
     image = {name: place for place, name in enumerate(pictures.images)}
+    pairs = dict.fromkeys((strip.family, strip.problem) for strip in pictures.entries)
+    block = {pair: place for place, pair in enumerate(pairs)}
 
     def key(strip: Strip) -> tuple[int, ...]:
         return (
@@ -182,6 +184,7 @@ def _importance(pictures: Pictures) -> Callable[[Strip], tuple[int, ...]]:
             strip.relaxation != "paper",
             strip.set,
             image.get(strip.image, len(image)),
+            block[strip.family, strip.problem],
             order[strip.method],
             strip.n,
         )
