@@ -193,7 +193,7 @@ def manifest() -> dict[str, Any]:
 TABLE = """# Table 2, deblurring
 
 | | n | PSNR here | PSNR in the paper |
-| --- | --- | --- | --- |
+| --- | ---: | ---: | ---: |
 | LPN-source | | 7.04(1.1) | 11.52(2.36) |
 | LPN-MSE | 5 | 11.90(2.0) | 23.52(3.09) |
 | **LPN-PM** | 5 | **20.50(2.4)** | 27.86(2.66) |

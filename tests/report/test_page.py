@@ -99,7 +99,7 @@ def test_the_numbers_are_those_of_the_folder(folder: Path, page: Page) -> None:
     assert cell["images"] == 4
     assert len(cell["sets"]) == 3
     assert f"{expected:.2f}" in page.text
-    assert f"it reaches {expected:.1f} dB" in page.text
+    assert f"it ends at {expected:.1f} dB" in page.text
 
 
 def test_claims_settings_and_fingerprints_are_shown(folder: Path, page: Page) -> None:
