@@ -19,7 +19,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = write_folder(tmp_path_factory.mktemp("page") / "out", images=3, pictures=2)
+    folder = write_folder(tmp_path_factory.mktemp("page") / "out", pictures=2)
     return write_report(folder).as_uri()
 
 

@@ -122,17 +122,17 @@ def _rows(
         found.setdefault(key, {})[cell.setting.relaxation] = cell
     order = {name: place for place, name in enumerate(looks)}
     top: dict[int, float] = {}
-    for (n, _), at in found.items():
+    for (n, method), at in found.items():
         value = _first(at, relaxations)
-        if n and value is not None:
+        if n and value is not None and not _lone(method, cells):
             top[n] = max(value, top.get(n, value))
     width = scale[1] - scale[0] or 1.0
     rows = []
     for (n, method), at in sorted(found.items(), key=lambda item: (item[0][0], order[item[0][1]])):
         value = _first(at, relaxations)
         position = None if value is None else round(100 * (value - scale[0]) / width, 1)
-        best = value is not None and value == top.get(n)
         always = not n or _lone(method, cells)
+        best = not always and value is not None and value == top[n]
         rows.append(Row(method, looks[method], n, at, position, best, always))
     return tuple(rows)
 
