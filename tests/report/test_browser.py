@@ -19,7 +19,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = write_folder(tmp_path_factory.mktemp("page") / "out", images=3, pictures=2)
+    folder = write_folder(tmp_path_factory.mktemp("page") / "out", pictures=2)
     return write_report(folder).as_uri()
 
 
@@ -64,6 +64,7 @@ def test_no_part_is_wider_than_the_window(page: Any) -> None:
 def test_the_divider_moves_by_pointer_and_keyboard(page: Any) -> None:
     left = "getComputedStyle(document.querySelector('.divider')).left"
     start = page.evaluate(left)
+    page.locator("#compare").scroll_into_view_if_needed()
     box = page.locator("#compare").bounding_box()
     page.mouse.click(box["x"] + 0.25 * box["width"], box["y"] + 0.6 * box["height"])
     moved = page.evaluate(left)
@@ -162,7 +163,7 @@ def test_iterations_are_scrubbed(page: Any) -> None:
     caption = page.locator("#browser-rows .pair").first.locator("figcaption b")
     assert caption.nth(0).inner_text() == caption.nth(1).inner_text()
     page.click("#play")
-    page.wait_for_function("document.querySelector('#iteration').value >= 2")
+    page.wait_for_function("() => document.querySelector('#iteration').value >= 2")
     page.click("#play")
     assert page.locator("#play").get_attribute("aria-label") == "Play the iterations"
 

@@ -29,7 +29,7 @@ from tests.report.html import Page
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(tmp_path_factory.mktemp("experiment") / "out", images=4, pictures=1)
+    return write_folder(tmp_path_factory.mktemp("experiment") / "out")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_the_numbers_are_those_of_the_folder(folder: Path, page: Page) -> None:
     assert cell["images"] == 4
     assert len(cell["sets"]) == 3
     assert f"{expected:.2f}" in page.text
-    assert f"it reaches {expected:.1f} dB" in page.text
+    assert f"it ends at {expected:.1f} dB" in page.text
 
 
 def test_claims_settings_and_fingerprints_are_shown(folder: Path, page: Page) -> None:
@@ -326,6 +326,6 @@ def test_the_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_thinning_warns(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = read_folder(folder)
     size = len(render(read, LIMIT)[0])
-    monkeypatch.setattr("proxmatch.report.page.LIMIT", size - 1_000_000)
+    monkeypatch.setattr("proxmatch.report.page.LIMIT", size - 100_000)
     with pytest.warns(ThinnedWarning, match="JPEG"):
         write_report(folder, tmp_path / "page.html")

@@ -47,7 +47,7 @@ def test_a_curve_is_ordered_and_has_the_range_of_its_sets() -> None:
 
 def test_baselines_without_a_family_are_in_every_block() -> None:
     assert plain_family("baseline") == ""
-    none = Setting("", "", "none", 0, "deblurring", "paper")
+    none = Setting("", "", "none", 1, "deblurring", "paper")
     gs = Setting("gs", "histology", "source", 0, "deblurring", "paper")
     reference = Setting("lpn", "", "reference", 0, "deblurring", "paper")
     blocks = denoisers([none, PM, gs, reference])
@@ -58,6 +58,7 @@ def test_baselines_without_a_family_are_in_every_block() -> None:
         blocks,
         styles(["none", "pm", "source", "reference"]),
     )
+    assert all(r.always == (r.method != "pm") for table in made for r in table.rows)
     assert [[r.method for r in table.rows] for table in made] == [
         ["reference", "none", "pm"],
         ["source", "none"],

@@ -19,10 +19,8 @@ def data(
     folder: Folder, digest: Digest, story: Story | None, album: Album | None
 ) -> dict[str, Any]:
     """All of it; each part is empty when there is nothing to show."""
-    strips = [strip for strip, _ in album.strips] if album else []
-    settings = [cell.setting for cell in digest.cells]
-    settings += [curve.setting for curve in digest.curves]
-    settings += [strip.setting for strip in strips]
+    settings = [c.setting for c in digest.cells] + [c.setting for c in digest.curves]
+    settings += [strip.setting for strip, _ in album.strips] if album else []
     return {
         "methods": {name: asdict(style) for name, style in digest.looks.items()},
         "denoisers": [

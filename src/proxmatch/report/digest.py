@@ -45,8 +45,7 @@ def digest(folder: Folder) -> Digest:
     """Everything but the pictures."""
     cells, curves = summary.cells(folder.images), summary.curves(folder.iterations)
     strips = folder.pictures.entries if folder.pictures else []
-    settings = [cell.setting for cell in cells]
-    settings += [curve.setting for curve in curves]
+    settings = [cell.setting for cell in cells] + [curve.setting for curve in curves]
     settings += [strip.setting for strip in strips]
     looks = styles(setting.method for setting in settings)
     blocks = summary.denoisers(settings)

@@ -68,8 +68,8 @@ def tell(digest: Digest, pictures: Pictures | None, album: Album | None) -> Stor
             break
     else:
         return None
-    chosen = {"adapted": (start.method, start.n), "source": ("source", 0)}
-    chosen |= {"reference": ("reference", 0), "none": ("none", 0)}
+    chosen: dict[str, tuple[str, int | None]] = {"adapted": (start.method, start.n)}
+    chosen |= {name: (name, None) for name in ("source", "reference", "none")}
     means = {
         name: cell.psnr
         for name, (method, n) in chosen.items()

@@ -30,6 +30,7 @@ class Row:
         at: its cell under each relaxation, by name.
         position: of its PSNR under the first relaxation on the table's scale, per cent.
         best: it has the highest PSNR of the methods with the same n.
+        always: it is shown whatever n is asked for.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Row:
     at: dict[str, Cell]
     position: float | None
     best: bool
+    always: bool
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ def markdown(text: str) -> Markup:
     for token in tokens:
         if token.type.startswith("heading"):
             token.tag = "h4"  # below the headings of the page
+        if token.attrs.pop("style", ""):  # the page's policy has no room for styles
+            token.attrs["class"] = "num"
     html: str = parser.renderer.render(tokens, parser.options, {})
     return Markup(html)  # noqa: S704  the parser escapes
 
@@ -118,18 +122,25 @@ def _rows(
         found.setdefault(key, {})[cell.setting.relaxation] = cell
     order = {name: place for place, name in enumerate(looks)}
     top: dict[int, float] = {}
-    for (n, _), at in found.items():
+    for (n, method), at in found.items():
         value = _first(at, relaxations)
-        if n and value is not None:
+        if n and value is not None and not _lone(method, cells):
             top[n] = max(value, top.get(n, value))
     width = scale[1] - scale[0] or 1.0
     rows = []
     for (n, method), at in sorted(found.items(), key=lambda item: (item[0][0], order[item[0][1]])):
         value = _first(at, relaxations)
         position = None if value is None else round(100 * (value - scale[0]) / width, 1)
-        best = value is not None and value == top.get(n)
-        rows.append(Row(method, looks[method], n, at, position, best))
+        always = not n or _lone(method, cells)
+        best = not always and value is not None and value == top[n]
+        rows.append(Row(method, looks[method], n, at, position, best, always))
     return tuple(rows)
+
+
+def _lone(method: str, cells: list[Cell]) -> bool:
+    """A baseline that was measured at one n only."""
+    found = {(c.setting.family, c.setting.n) for c in cells if c.setting.method == method}
+    return len(found) == 1 and not next(iter(found))[0]
 
 
 def _first(at: dict[str, Cell], relaxations: tuple[str, ...]) -> float | None:

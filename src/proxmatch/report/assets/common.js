@@ -104,7 +104,7 @@ for (const section of $$("main > section")) {
 
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = $$("details:not([open])").filter((details) => !details.closest(".chart, #reproduce"));
+  opened = $$(".printed:not([open])");
   opened.forEach((details) => { details.open = true; });
 });
 addEventListener("afterprint", () => opened.forEach((details) => { details.open = false; }));

@@ -34,7 +34,7 @@ function drawCurves() {
       const mine = cells.filter((cell) => cell.method === method && known(cell[name])).sort((a, b) => a.n - b.n);
       const series = { method, label: look(method).label, line: true };
       const level = mine.find((cell) => cell.n === 0);
-      if (level && mine.length === 1) return [{ ...series, flat: true, points: [{ x: null, y: level[name] }] }];
+      if (mine.length === 1 && (level || mine[0].family === "")) return [{ ...series, flat: true, points: [{ x: null, y: mine[0][name] }] }];
       const adapted = mine.filter((cell) => cell.n > 0);
       return [{
         ...series,
@@ -49,12 +49,13 @@ function drawCurves() {
     const cells = DATA.cells.filter(at(chosen)), curves = DATA.curves.filter(at(chosen));
     const methods = legend(cells, curves);
     const shots = shotsOf(DATA.cells);
+    const lone = (curve) => curve.family === "" && distinct(curves.filter((c) => c.method === curve.method).map((c) => c.n)).length === 1;
     const overN = { label: "number of adaptation images n", name: "n =", log: true, ticks: shots, pad: 24 };
     chart($("#chart-iterations"), {
       nearest: "x",
       x: { label: "iteration k", name: "iteration" },
       y: { label: "PSNR, dB", digits: 2, unit: " dB" },
-      series: methods.flatMap((method) => curves.filter((c) => c.method === method && (c.n === 0 || String(c.n) === state.n)).map((c) => ({
+      series: methods.flatMap((method) => curves.filter((c) => c.method === method && (c.n === 0 || String(c.n) === state.n || lone(c))).map((c) => ({
         method, line: true, label: look(method).label,
         points: c.iterations.map((k, i) => ({ x: k, y: c.psnr[i], low: c.low[i], high: c.high[i] })).filter((p) => known(p.y)),
       }))),
