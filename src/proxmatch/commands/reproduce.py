@@ -46,7 +46,7 @@ def command(
     ] = None,
     parquet: Annotated[bool, typer.Option(help="tidy tables as Parquet too")] = False,
 ) -> None:
-    """Run the paper's experiment: tables, claims with verdicts, figures.
+    """Run the paper's experiment: tables, claims with verdicts, figures, the page.
 
     A run that was interrupted goes on where it stopped. Without folders it uses embedded images.
 
@@ -87,10 +87,13 @@ def command(
             on_plan=on_plan,
             on_cell=on_cell,
         )
+    from proxmatch.report import write_report
+
+    page = write_report(result.out)
     for table in result.tables:
         console.print(table.rich())
     console.print(
-        f"{result.computed} of {result.cells} cells computed now; see {result.out}",
+        f"{result.computed} of {result.cells} cells computed now; see {page}",
         highlight=False,
         soft_wrap=True,
     )
