@@ -14,7 +14,7 @@ from proxmatch.experiments.collect import Line, Reconstruction
 from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.evidence import Arm, Evidence
 from proxmatch.experiments.methods import FAMILIES, PROPOSED, title
-from proxmatch.experiments.palette import STYLES
+from proxmatch.experiments.styles import STYLES
 
 DASHES = ("-", "--", "-.", ":")
 

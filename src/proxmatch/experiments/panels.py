@@ -14,8 +14,8 @@ from matplotlib.patches import Rectangle
 from proxmatch.experiments.collect import Line, Reconstruction
 from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.methods import PROPOSED, title
-from proxmatch.experiments.palette import ORANGE
 from proxmatch.experiments.pictures import opened
+from proxmatch.palette import ORANGE
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 

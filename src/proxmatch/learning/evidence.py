@@ -15,7 +15,9 @@ LEEWAY = 0.05
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an adaptation did, on pixels that had no influence on it.
+    """What an adaptation did, on pixels that no weight was trained on.
+
+    A strength that ``auto`` chose is one number that they had a part in.
 
     Attributes:
         before: figures of the denoiser that was given.

@@ -1,7 +1,6 @@
 """One colour, dash and marker for each method, in every curve, table and picture of the page.
 
-The colours are Okabe and Ito's, which colour-blind readers tell apart. A control has the colour of
-what it controls, and another dash and marker.
+A control has the colour of what it controls, and another dash and marker.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-ORANGE, SKY, GREEN, BLUE = "#E69F00", "#56B4E9", "#009E73", "#0072B2"
-RED, PINK, GREY, BROWN = "#D55E00", "#CC79A7", "#7F7F7F", "#8C564B"
+from proxmatch.palette import BLUE, BROWN, GREEN, GREY, ORANGE, PINK, RED, SKY
+
 INK = "ink"  # black on white, white on black
 
 

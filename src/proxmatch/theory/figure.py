@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from proxmatch.palette import BLACK, BLUE, ORANGE, RED, SKY
 from proxmatch.theory.certificate import Certificate, Run
 from proxmatch.theory.inequalities import Constants
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-# Okabe and Ito's colours, which colour-blind readers tell apart.
-BLACK, ORANGE, SKY, GREEN, BLUE, RED = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-)
 
 
 def draw(*certificates: Certificate) -> Figure:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.losses import proximal_matching, squared_error
-from proxmatch.theory.figure import BLACK, BLUE, GREEN, ORANGE, RED, SKY
+from proxmatch.palette import BLACK, BLUE, GREEN, ORANGE, RED, SKY
 from proxmatch.theory.known import Density
 from proxmatch.theory.pointwise import PointwiseLPN, pointwise_gradient_step
 from proxmatch.theory.trajectory import in_float64

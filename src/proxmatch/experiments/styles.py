@@ -1,16 +1,13 @@
 """One colour, marker and line for a method, in every figure.
 
-Colours are those of Okabe and Ito, which colour-blind readers tell apart; markers and line styles
-tell methods apart without any.
+Markers and line styles tell methods apart without any colour.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, RED, PINK = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-GREY, BROWN = "#7F7F7F", "#8C564B"
+from proxmatch.palette import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE, PINK, RED, SKY
 
 
 @dataclass(frozen=True)
