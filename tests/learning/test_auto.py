@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from proxmatch.learning.frame import around, core, inside
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
-from proxmatch.transforms import Aligned, Relaxed, align, colour_statistics
+from proxmatch.transforms import Aligned, Relaxed, align, colour_statistics, relax
 
 DEBLURRING = gaussian_deblurring(16, channels=3, noise=0.02, iterations=10)
 PROBLEMS = [DEBLURRING, super_resolution(16, factor=2, kernel_size=5, channels=3, iterations=10)]
@@ -94,6 +95,19 @@ def test_several_problems_share_a_strength_and_none_is_sacrificed(source: LPN) -
     assert set(chosen.scores) == {p.name for p in PROBLEMS}
     for name, score in chosen.scores.items():
         assert score >= result.table[0].scores[name] - 0.05
+
+
+def test_one_busy_image_does_not_make_the_prior_too_weak(source: LPN) -> None:
+    noise = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    busy = bright(1) + 0.15 * (noise - 0.5)
+    paler = (busy + busy.mean((-2, -1), keepdim=True)) / 2
+    alone = relax(source, DEBLURRING, busy).chosen.strength
+    beside = relax(source, DEBLURRING, torch.cat([busy, paler])).chosen.strength
+    assert beside > alone
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdaptationWarning)
+        table = adapt(source, busy, problem=DEBLURRING).table
+    assert [c.strength for c in table if c.name == "relaxed"] == [beside]
 
 
 def test_out_of_time_only_the_first_is_tried(source: LPN) -> None:
