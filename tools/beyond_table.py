@@ -275,6 +275,13 @@ def cells(study: str, family: str) -> Iterator[Cell]:
                     yield Cell(family, source, target, name, number, set_)
 
 
+def places(domain: pm.ImageDomain, count: int) -> list[int]:
+    """Which images are tested: the first, or from all pictures alike where they have many crops."""
+    if domain.describe()["crop"] == "centre":
+        return list(range(count))
+    return [number * len(domain) // count for number in range(count)]
+
+
 def fill(args: argparse.Namespace) -> None:
     """Compute what is missing."""
     folder = args.out / args.study
@@ -300,7 +307,7 @@ def fill(args: argparse.Namespace) -> None:
             pm.load(f"{cell.family}-{cell.target}"),
             named[cell.problem],
             chosen.images,
-            domains["test"].tensor(range(count)),
+            domains["test"].tensor(places(domains["test"], count)),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ProxmatchWarning)

@@ -74,7 +74,7 @@ def cpu() -> Scale:
     }
     sets = {1: 6, 5: 4, 25: 3, 50: 3}
     three = {1: 3, 5: 3, 25: 3, 50: 3}
-    fewer = {1: 3, 5: 2, 25: 1}
+    few = {1: 2, 5: 2}
     gs: dict[str, Any] = {"test_images": 24, "chosen_images": 12}
     gs_main: dict[str, Any] = {"gap_images": 8, "lipschitz_images": 2, "curves": True}
     gs_control: dict[str, Any] = {
@@ -100,9 +100,9 @@ def cpu() -> Scale:
                     Row(method="mse", sets=sets, pictures=(1, 5, 50), **lpn, **main),
                     Row(method="pm", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
                     Row(method="aligned", sets={1: 3, 5: 3}, pictures=(1,), **lpn, **ours),
-                    Row(method="auto", sets=fewer, pictures=(1,), **lpn, **ours),
+                    Row(method="auto", sets={1: 3, 5: 2, 25: 1}, pictures=(1,), **lpn, **ours),
                     *(
-                        Row(method=name, sets=fewer, **control)
+                        Row(method=name, sets=few, **control)
                         for name in (
                             "scaled-mse",
                             "l1",
@@ -113,8 +113,8 @@ def cpu() -> Scale:
                         )
                     ),
                     Row(method="source", source="mild", sets={0: 1}, **control),
-                    Row(method="mse", source="mild", sets=fewer, **control),
-                    Row(method="pm", source="mild", sets=fewer, **control),
+                    Row(method="mse", source="mild", sets=few, **control),
+                    Row(method="pm", source="mild", sets=few, **control),
                 ),
             ),
             "gs": FamilyScale(
