@@ -91,7 +91,7 @@ def test_three_images_are_not_fifty(refused, tmp_path: Path) -> None:
 
 
 def test_images_smaller_than_the_scale(refused, tmp_path: Path) -> None:
-    large, small = pictures(tmp_path / "large", 2), pictures(tmp_path / "small", 2, side=109)
+    large, small = pictures(tmp_path / "large", 3), pictures(tmp_path / "small", 9, side=109)
     said = refused("paper", "--out", tmp_path / "out", "--source", large, "--target", small)
     assert "109" in said
     assert "128 x 128" in said

@@ -208,7 +208,11 @@ def _ray(
     if mine:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         own = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
-        ray.init(**own, log_to_driver=False, logging_level="error")
+        try:
+            ray.init(**own, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+            where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
+            raise EngineError(f"{where}: {error}") from error
     running: dict[Any, Cell] = {}
     try:
         task = ray.remote(_remote).options(
