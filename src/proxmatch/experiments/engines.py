@@ -30,6 +30,8 @@ from proxmatch.experiments.work import Workshop, perform
 EngineName = Literal["local", "ray"]
 RETRIES = 3
 INPUTS = "inputs.safetensors"
+#: Ray's own voice, lowered where it was not set: the progress is what should be seen.
+QUIET = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_USAGE_STATS_ENABLED": "0"}
 
 OnDone = Callable[[Cell], None]
 
@@ -198,6 +200,7 @@ def _ray(
     Only a denoiser that has to be trained reads its images from their folder, which must then be
     there on every node.
     """
+    os.environ.update(QUIET | os.environ)
     try:
         ray: Any = import_module("ray")
     except ImportError:
@@ -206,13 +209,16 @@ def _ray(
         ) from None
     mine = not ray.is_initialized()
     if mine:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         own = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
         try:
             ray.init(**own, log_to_driver=False, logging_level="error")
         except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
-            where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
-            raise EngineError(f"{where}: {error}") from error
+            raise EngineError(
+                f"no Ray cluster answers at {address}: {error}. If it asks for a token, set "
+                "RAY_AUTH_MODE=token"
+                if address
+                else f"Ray does not start: {error}"
+            ) from error
     running: dict[Any, Cell] = {}
     try:
         task = ray.remote(_remote).options(
