@@ -57,6 +57,8 @@ _HOME = {
     "wiener": "baselines",
     "Certificate": "theory",
     "certify": "theory",
+    "Reproduction": "experiments.reproduce",
+    "reproduce": "experiments.reproduce",
 }
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
         shipped,
     )
     from proxmatch.diagnosis import Diagnosis, diagnose
+    from proxmatch.experiments.reproduce import Reproduction, reproduce
     from proxmatch.learning import (
         AdaptationResult,
         TrainingSettings,
@@ -121,6 +124,7 @@ __all__ = [
     "ProximalDenoiser",
     "Reconstruction",
     "Relaxed",
+    "Reproduction",
     "Symmetrized",
     "TrainingSettings",
     "Wiener",
@@ -146,6 +150,7 @@ __all__ = [
     "reconstruct",
     "relax",
     "relax_from_measurements",
+    "reproduce",
     "save",
     "shipped",
     "statistics_from_measurements",

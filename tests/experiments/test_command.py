@@ -1,36 +1,124 @@
+"""`proxmatch reproduce`, wrong or interrupted: one line, exit code 2, before any long work."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-from typer.testing import CliRunner
+import pytest
+from PIL import Image
 
-from proxmatch.commands.reproduce import command
-
-
-def run(*arguments: str) -> tuple[int, str, BaseException | None]:
-    app = typer.Typer()
-    app.command()(command)
-    found = CliRunner().invoke(app, list(arguments))
-    return found.exit_code, found.output, found.exception
+from proxmatch.cli import run
+from proxmatch.errors import EngineError
+from proxmatch.experiments import engines, report
 
 
-def test_the_help_has_an_example() -> None:
-    code, text, _ = run("--help")
-    assert code == 0
-    assert "proxmatch reproduce quick --out" in text
+@pytest.fixture(autouse=True)
+def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Runs that came as far as the long work; they stop there."""
+    begun: list[int] = []
+
+    def stop(*arguments: object, **options: object) -> None:
+        begun.append(len(begun))
+        raise EngineError("stopped here")
+
+    monkeypatch.setattr(engines, "run", stop)
+    monkeypatch.setattr(report, "write", lambda *arguments, **options: [])
+    monkeypatch.setenv("COLUMNS", "200")
+    return begun
 
 
-def test_a_wrong_folder_stops_it(tmp_path: Path) -> None:
-    missing = str(tmp_path / "nothing")
-    code, _, error = run("cpu", "--out", str(tmp_path / "o"), "--source", missing, "--target",
-                         missing)  # fmt: skip
-    assert code != 0
-    assert "there is no folder" in str(error)
-    assert not (tmp_path / "o").exists()
+@pytest.fixture
+def refused(began: list[int], capsys: pytest.CaptureFixture[str]):
+    """Run the command; it must refuse, and say so in one line."""
+
+    def call(*arguments: object) -> str:
+        before = len(began)
+        capsys.readouterr()
+        assert run(["reproduce", *(str(a) for a in arguments)]) == 2
+        assert len(began) == before
+        said = capsys.readouterr().err
+        assert said.startswith("error: ")
+        assert len(said.splitlines()) == 1
+        return said
+
+    return call
 
 
-def test_an_unknown_scale_is_wrong_use(tmp_path: Path) -> None:
-    code, text, _ = run("huge", "--out", str(tmp_path))
-    assert code == 2
-    assert "quick" in text
+@pytest.fixture
+def begin(began: list[int], capsys: pytest.CaptureFixture[str]):
+    """Run the command as far as the long work."""
+
+    def call(*arguments: object) -> None:
+        before = len(began)
+        assert run(["reproduce", *(str(a) for a in arguments)]) == 2
+        assert "stopped here" in capsys.readouterr().err
+        assert len(began) == before + 1
+
+    return call
+
+
+def pictures(folder: Path, count: int, side: int = 140) -> Path:
+    folder.mkdir()
+    for k in range(count):
+        Image.effect_noise((side, side), 5 + k).convert("RGB").save(folder / f"{k:02}.png")
+    return folder
+
+
+def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "--help"]) == 0
+    assert "proxmatch reproduce quick --out" in capsys.readouterr().out
+
+
+def test_a_wrong_folder(refused, tmp_path: Path) -> None:
+    out, there = tmp_path / "out", pictures(tmp_path / "there", 3)
+    missing, empty, file = tmp_path / "missing", tmp_path / "empty", tmp_path / "file"
+    empty.mkdir()
+    file.write_text("no picture")
+    where = ("cpu", "--out", out, "--source", there, "--target")
+    assert f"there is no folder {missing}" in refused(*where, missing)
+    assert "no image" in refused(*where, empty)
+    assert "is a file" in refused(*where, file)
+    assert "both --source and --target" in refused("cpu", "--out", out, "--source", there)
+    assert not out.exists()
+
+
+def test_three_images_are_not_fifty(refused, tmp_path: Path) -> None:
+    out, few = tmp_path / "out", pictures(tmp_path / "few", 3)
+    said = refused("cpu", "--out", out, "--source", few, "--target", few)
+    assert str(few) in said
+    assert "50 are needed" in said
+    assert not out.exists()
+
+
+def test_images_smaller_than_the_scale(refused, tmp_path: Path) -> None:
+    large, small = pictures(tmp_path / "large", 3), pictures(tmp_path / "small", 9, side=109)
+    said = refused("paper", "--out", tmp_path / "out", "--source", large, "--target", small)
+    assert "109" in said
+    assert "128 x 128" in said
+
+
+def test_a_changed_seed(begin, refused, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    begin("quick", "--out", out, "--families", "lpn")
+    said = refused("quick", "--out", out, "--families", "lpn", "--seed", "1")
+    assert "scale.seed was 0, is 1" in said
+    assert "another folder" in said
+    begin("quick", "--out", out, "--families", "lpn")
+    said = refused("quick", "--out", out, "--families", "lpn", "--max-steps", "2")
+    assert "scale.max_steps was null, is 2" in said
+
+
+def test_a_missing_image(begin, refused, tmp_path: Path) -> None:
+    source, target = pictures(tmp_path / "source", 3), pictures(tmp_path / "target", 30)
+    command = ("quick", "--out", tmp_path / "out", "--source", source, "--target", target)
+    bounds = ("--max-images", "2", "--max-steps", "2")
+    begin(*command, *bounds)
+    (target / "03.png").unlink()
+    assert "pictures was" in refused(*command, *bounds)
+
+
+def test_options_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in (("huge",), ("quick", "--max-steps", "0"), ("quick", "--max-images", "0")):
+        assert run(["reproduce", *option, "--out", str(tmp_path / "out")]) == 2
+        assert option[-2 if len(option) > 1 else 0].lstrip("-") in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

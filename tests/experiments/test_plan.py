@@ -8,7 +8,7 @@ import pytest
 from proxmatch.experiments.inputs import Data, Inputs, look
 from proxmatch.experiments.methods import METHODS
 from proxmatch.experiments.plan import Plan, plan
-from proxmatch.experiments.scales import Row, Scale, thinned
+from proxmatch.experiments.scales import Row, Scale, bounded, thinned
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.learning.settings import PRESETS
 from tests.experiments import tiny
@@ -139,3 +139,18 @@ def test_only_auto_is_told_the_problem(data: Data, given: dict[str, Path]) -> No
     relaxations = {(c.label.method, c.label.relaxation) for c in found.of("reconstruction")}
     assert ("auto", "paper") not in relaxations
     assert {("auto", "chosen"), ("pm", "paper"), ("pm", "chosen")} <= relaxations
+
+
+def test_a_bounded_scale_has_the_cells_of_the_whole_one_each_of_them_short() -> None:
+    whole = SCALES["paper"]()
+    short = bounded(whole, steps=2, images=1)
+    assert short.max_steps == 2
+    assert short.test_images == 1
+    for (family, row), (_, other) in zip(short.rows, whole.rows, strict=True):
+        assert (family, row.method, row.sets) == (family, other.method, other.sets)
+        for name in ("test_images", "chosen_images", "gap_images", "lipschitz_images"):
+            assert getattr(row, name) == min(1, getattr(other, name))
+    said = " ".join(thinned(short))
+    assert "more than 2 steps" in said
+    assert "more test images than 1." in said
+    assert bounded(whole) == whole

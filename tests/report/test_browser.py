@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,8 +58,96 @@ def fingerprint(page: Any, selector: str) -> str:
 
 
 def test_no_part_is_wider_than_the_window(page: Any) -> None:
-    width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= page.viewport_size["width"]
+    width = "document.documentElement.scrollWidth"
+    assert page.evaluate(width) <= page.viewport_size["width"]
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert page.evaluate(width) <= page.viewport_size["width"]
+
+
+def test_the_page_is_one_file_below_15_mb(address: str) -> None:
+    file = Path(address.removeprefix("file://"))
+    assert file.stat().st_size < 15e6
+
+
+#: Groups of choices, and what can be chosen in each.
+CHOICES = {
+    "#story-controls": ["problem", "image", "denoiser", "adapted"],
+    "#claim-controls": ["denoiser", "problem"],
+    "#table-controls": ["problem", "denoiser", "n"],
+    "#curve-controls": ["problem", "denoiser", "relaxation", "n"],
+    "#browser-controls": ["problem", "image"],
+    "[aria-label='first denoiser'] > .controls": ["denoiser", "method"],
+    "[aria-label='second denoiser'] > .controls": ["denoiser", "method"],
+}
+#: A number that stands for all that a part of the page shows, but for its controls.
+SHOWN = """part => {
+  const copy = document.querySelector(part).closest('section').cloneNode(true);
+  copy.querySelectorAll('.control').forEach(e => e.remove());
+  const drawn = [...document.querySelectorAll('#story canvas, #browser canvas')];
+  const text = copy.innerHTML + drawn.map(c => c.toDataURL()).join();
+  let sum = 0;
+  for (let i = 0; i < text.length; i++) sum = (31 * sum + text.charCodeAt(i)) | 0;
+  return sum;
+}"""
+OTHERWISE = f"([part, before]) => ({SHOWN})(part) !== before"
+
+
+def test_there_is_no_choice_that_is_not_tested(page: Any) -> None:
+    names = "e => [...e.querySelectorAll('[data-name]')].map(c => c.dataset.name)"
+    assert page.locator(".controls").count() == len(CHOICES)
+    assert {c: page.locator(c).evaluate(names) for c in CHOICES} == CHOICES
+
+
+def test_every_choice_shows_something_else(page: Any) -> None:
+    for group, name in [(group, name) for group, names in CHOICES.items() for name in names]:
+        control = page.locator(f"{group} [data-name={name}]")
+        start = control.locator(":checked").get_attribute("value")
+        values = control.locator("option, input").evaluate_all("e => e.map(o => o.value)")
+        assert len(values) > 1
+        for then in [*(value for value in values if value != start), start]:
+            before = page.evaluate(SHOWN, group)
+            if control.locator("select").count():
+                control.locator("select").select_option(then)
+            else:
+                control.locator(f"input[value='{then}']").check(force=True)
+            page.wait_for_function(OTHERWISE, arg=[group, before])
+            assert control.locator(":checked").get_attribute("value") == then
+
+
+def test_choices_are_made_by_keyboard(page: Any) -> None:
+    problem = page.locator("#table-controls [data-name=problem] input:checked")
+    sheet = page.locator(".sheet:visible h3").inner_text()
+    problem.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".sheet:visible h3").inner_text() != sheet
+    # what had the focus has it still, though the controls were made anew
+    assert page.evaluate("document.activeElement.value") == "super-resolution"
+
+
+def test_everything_that_folds_opens_or_closes(page: Any) -> None:
+    folds = page.locator("main details:visible > summary")
+    assert folds.count() > 20
+    for fold in folds.all():
+        before = fold.evaluate("e => e.parentElement.open")
+        fold.press("Enter")
+        assert fold.evaluate("e => e.parentElement.open") != before
+
+
+def test_links_lead_to_their_part(page: Any) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    for link in page.locator(".contents a").all():
+        link.click()
+        part = link.get_attribute("href")
+        page.wait_for_function(
+            "part => { const top = document.querySelector(part).getBoundingClientRect().top;"
+            " return Math.abs(top) < 200 || innerHeight + scrollY >= document.body.scrollHeight; }",
+            arg=part,
+        )
+    page.keyboard.press("Control+Home")
+    page.evaluate("document.activeElement.blur()")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#main"
 
 
 def test_the_divider_moves_by_pointer_and_keyboard(page: Any) -> None:
@@ -70,7 +159,17 @@ def test_the_divider_moves_by_pointer_and_keyboard(page: Any) -> None:
     moved = page.evaluate(left)
     assert float(moved[:-2]) < float(start[:-2])
     page.locator("#compare input").press("ArrowRight")
-    assert float(page.evaluate(left)[:-2]) > float(moved[:-2])
+    pressed = page.evaluate(left)
+    assert float(pressed[:-2]) > float(moved[:-2])
+    page.mouse.move(box["x"] + 0.26 * box["width"], box["y"] + 0.6 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 0.6 * box["height"], steps=4)
+    page.mouse.up()
+    assert float(page.evaluate(left)[:-2]) == pytest.approx(0.75 * box["width"], abs=12)
+    for key, share in (("Home", 100), ("End", 0)):
+        page.locator("#compare input").press(key)
+        clipped = page.eval_on_selector("#compare .over", "e => e.style.clipPath")
+        assert clipped == f"inset(0px {share}% 0px 0px)"
 
 
 def test_the_story_can_be_chosen(page: Any) -> None:
@@ -80,12 +179,14 @@ def test_the_story_can_be_chosen(page: Any) -> None:
     assert truth != before
     button = page.locator("#stages li[data-stage=truth] button")
     assert button.get_attribute("aria-pressed") == "true"
-    page.select_option("#compare .left select", "reference")
-    over = fingerprint(page, "#compare .over")
-    page.locator("#story-controls [data-name=problem] input").nth(1).check(force=True)
-    page.wait_for_function(
-        "shown => document.querySelector('#compare .over').toDataURL() !== shown", arg=over
-    )
+    for side, canvas in (("left", ".over"), ("right", ".under")):
+        select = page.locator(f"#compare .{side} select")
+        names = select.locator("option").evaluate_all("o => o.map(e => e.value)")
+        seen = set()
+        for name in names:
+            select.select_option(name)
+            seen.add(fingerprint(page, f"#compare {canvas}"))
+        assert len(seen) == len(names) == 5
     assert fingerprint(page, "#compare .under") == truth
 
 
@@ -107,6 +208,10 @@ def test_tables_sort_and_filter(page: Any) -> None:
     assert values() == sorted(given)
     head.locator("button").click()
     assert values() == given
+    for other in sheet.locator("thead th button").all():  # every column sorts, its text too
+        other.click()
+        assert sheet.locator("th[aria-sort]").count() == 1
+    page.locator("#table-controls [data-name=n] input").last.check(force=True)
     page.locator("#table-controls [data-name=n] input").first.check(force=True)
     shown = sheet.locator("tr[data-n]:visible").evaluate_all("e => e.map(r => r.dataset.n)")
     assert set(shown) == {"0", "1"}
@@ -118,6 +223,11 @@ def test_claims_are_filtered_and_opened(page: Any) -> None:
     page.click(".tally .holds")
     assert page.locator(".tests > li:visible").count() == every - held
     page.click(".tally .holds")
+    for verdict in ("does-not-hold", "undecided"):
+        page.click(f".tally .{verdict}")
+        assert page.locator(".tests > li:visible").count() < every
+        page.click(f".tally .{verdict}")
+    assert page.locator(".tests > li:visible").count() == every
     assert not page.locator(".drivers").first.is_visible()
     page.locator("details:has(.drivers) > summary").first.press("Enter")
     assert page.locator(".drivers").first.is_visible()
@@ -133,6 +243,18 @@ def test_curves_tell_their_values(page: Any) -> None:
     assert "gap" in page.locator("#chart-scatter .tip").inner_text()
     page.locator("#chart-scatter svg[role=img]").press("Escape")
     assert not page.locator("#chart-scatter .tip").is_visible()
+    for name in ("iterations", "gaps", "scatter"):
+        page.locator(f"#chart-{name} svg[role=img]").hover(position={"x": 120, "y": 120})
+        assert page.locator(f"#chart-{name} .tip td").count() >= 2
+    for button in page.locator("#legend button").all():
+        method = button.get_attribute("data-method")
+        before = button.get_attribute("aria-pressed")
+        shown = page.evaluate(SHOWN, "#chart-shots")
+        button.press("Enter")
+        again = page.locator(f"#legend [data-method={method}]")
+        assert again.get_attribute("aria-pressed") != before
+        assert page.evaluate(SHOWN, "#chart-shots") != shown
+        again.press("Enter")
     lines = page.locator("#chart-shots svg[role=img] path").count()
     page.click("#legend [data-method=pm]")
     assert page.locator("#chart-shots svg[role=img] path").count() < lines
@@ -166,16 +288,26 @@ def test_iterations_are_scrubbed(page: Any) -> None:
     page.wait_for_function("() => document.querySelector('#iteration').value >= 2")
     page.click("#play")
     assert page.locator("#play").get_attribute("aria-label") == "Play the iterations"
+    slider.press("End")
+    slider.press("ArrowLeft")
+    assert page.locator("#iteration-value").inner_text() == "k = 35"
+    page.click("#play")  # to the end, where it stops by itself
+    page.wait_for_selector("#play[aria-label='Play the iterations']")
+    assert page.locator("#iteration-value").inner_text() == "k = 40"
+    edge = slider.bounding_box()
+    page.mouse.click(edge["x"] + 0.5 * edge["width"], edge["y"] + 0.5 * edge["height"])
+    assert page.locator("#iteration-value").inner_text() == "k = 12"
 
 
-def test_every_choice_of_the_browser_shows_something(page: Any) -> None:
-    for control in page.locator("#browser .control select").all():
-        name = control.evaluate("e => e.closest('[data-name]').dataset.name")
-        pair = page.locator(f"#browser [data-name={name}] select").first
-        for value in pair.locator("option").evaluate_all("o => o.map(e => e.value)"):
-            page.locator(f"#browser [data-name={name}] select").first.select_option(value)
-        page.wait_for_timeout(30)
-    assert page.locator("#browser-rows .panel canvas:visible").count() >= 6
+def test_it_prints(page: Any) -> None:
+    assert page.locator(".printed[open]").count() == 0
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".printed:not([open])").count() == 0
+    page.emulate_media(media="print")
+    assert not page.locator(".controls").first.is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator(".printed[open]").count() == 0
 
 
 def test_the_error_map_is_zero_where_there_is_no_error(page: Any) -> None:

@@ -23,6 +23,7 @@ from proxmatch.errors import DataError, ThinnedWarning
 from proxmatch.report import write_report
 from proxmatch.report.folder import PARTS, read_folder
 from proxmatch.report.page import LIMIT, render
+from proxmatch.report.schema import Manifest
 from tests.report.fixture import write_csv, write_folder, write_json
 from tests.report.html import Page
 
@@ -321,6 +322,15 @@ def test_the_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert str(out) in done.output.replace("\n", "")
     assert opened == [out.resolve().as_uri()]
     assert isinstance(CliRunner().invoke(app, [str(tmp_path / "no")]).exception, DataError)
+
+
+def test_the_page_says_how_to_make_the_run_again() -> None:
+    assert Manifest(scale="cpu", data={"source": "odd"}).command == (
+        "proxmatch reproduce cpu --source DIR --target DIR --out DIR"
+    )
+    bounds = {"seed": 3, "max_steps": 2, "max_images": None}
+    short = Manifest(scale="quick", settings=bounds, data={"source": {"embedded": "histology"}})
+    assert short.command == "proxmatch reproduce quick --out DIR --seed 3 --max-steps 2"
 
 
 def test_thinning_warns(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,16 @@ def command(
     resume: Annotated[bool, typer.Option(help="go on with the run that the folder holds")] = True,
     engine: Annotated[EngineChoice, typer.Option(help="who computes")] = EngineChoice.LOCAL,
     address: Annotated[str | None, typer.Option(help="of a Ray cluster")] = None,
-    workers: Annotated[int | None, typer.Option(help="processes (default: one a core)")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="processes (default: one a core or GPU)")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="in place of 0")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="of any training and adaptation: to try a scale")
+    ] = None,
+    max_images: Annotated[
+        int | None, typer.Option(min=1, help="to test on in any row: to try a scale")
+    ] = None,
     cells: Annotated[
         Path | None, typer.Option(help="folder of cells to share with other runs")
     ] = None,
@@ -82,6 +90,8 @@ def command(
             workers,
             resume,
             seed=seed,
+            max_steps=max_steps,
+            max_images=max_images,
             cells=cells,
             parquet=parquet,
             on_plan=on_plan,

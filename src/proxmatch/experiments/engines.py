@@ -1,22 +1,26 @@
 """Who computes the cells: processes of this machine, or Ray.
 
-Both hand out a cell as soon as all it needs is there, and compute it by the same function with the
-same number of threads, so that their results are equal. Both try a cell again whose worker died.
+Both compute a cell as soon as all it needs is there, by the same function with the same number of
+threads, so that their results are equal. Both try a cell again whose worker died.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
 
 from proxmatch.errors import EngineError, InputError
 from proxmatch.experiments.cells import Cell, Outcome, Store
@@ -26,6 +30,8 @@ from proxmatch.experiments.work import Workshop, perform
 EngineName = Literal["local", "ray"]
 RETRIES = 3
 INPUTS = "inputs.safetensors"
+#: Ray's own voice, lowered where it was not set: the progress is what should be seen.
+QUIET = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_USAGE_STATS_ENABLED": "0"}
 
 OnDone = Callable[[Cell], None]
 
@@ -47,7 +53,7 @@ def run(
         store: gets the outcomes; holds the images as ``inputs.safetensors``.
         shop: where cells are computed.
         engine: ``local`` or ``ray``.
-        workers: processes; as many as there are cores unless given.
+        workers: processes; :func:`default_workers` unless given.
         address: of a Ray cluster; one is started on this machine unless given.
         on_done: told each cell that was computed.
 
@@ -57,7 +63,7 @@ def run(
     missing = {cell.key: cell for cell in cells if cell.key not in store}
     if not missing:
         return
-    workers = workers or available_cores()
+    workers = workers or default_workers(shop.device)
     if engine == "ray":
         _ray(missing, store, shop, workers, address, on_done)
     elif workers == 1:
@@ -73,18 +79,29 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def default_workers(device: str) -> int:
+    """One a GPU where the cells run on GPUs, else one a core."""
+    return len(devices(device)) if device != "cpu" else available_cores()
+
+
+def devices(device: str) -> list[str]:
+    """What ``cpu``, ``cuda`` (all GPUs) or ``cuda:1`` stands for on this machine."""
+    count = torch.cuda.device_count() if device == "cuda" else 0
+    return [f"cuda:{index}" for index in range(count)] or [device]
+
+
 def _local(
     missing: dict[str, Cell], store: Store, shop: Workshop, workers: int, on_done: OnDone
 ) -> None:
     tries = dict.fromkeys(missing, 0)
     while missing:
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), _leave_with_parent)
+        processes = pool(workers, devices(shop.device))
         running: dict[Future[None], Cell] = {}
         try:
             while missing:
                 started = {cell.key for cell in running.values()}
                 for cell in _ready(missing, store, started)[: workers - len(running)]:
-                    running[pool.submit(_here, cell, store.folder, shop)] = cell
+                    running[processes.submit(_by_worker, cell, store.folder, shop)] = cell
                 if not running:
                     raise EngineError("no cell can be computed: what they need is not planned")
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -106,7 +123,34 @@ def _local(
                         "times: it may need more memory than there is; take fewer workers"
                     ) from None
         finally:
-            pool.shutdown(cancel_futures=True)
+            processes.shutdown(cancel_futures=True)
+
+
+def pool(workers: int, among: Sequence[str]) -> ProcessPoolExecutor:
+    """Processes that have a device each, shared in turns."""
+    context = get_context("spawn")
+    given: SimpleQueue[str] = context.SimpleQueue()
+    for number in range(workers):
+        given.put(among[number % len(among)])
+    return ProcessPoolExecutor(workers, context, _begin, (given,))
+
+
+def _begin(given: SimpleQueue[str]) -> None:
+    """What a worker does first: it takes its device."""
+    _leave_with_parent()
+    _own.append(given.get())
+
+
+_own: list[str] = []  # the device of this process, if it is a worker
+
+
+def equipped(shop: Workshop) -> Workshop:
+    """The shop with the device of this worker."""
+    return replace(shop, device=_own[0])
+
+
+def _by_worker(cell: Cell, folder: Path, shop: Workshop) -> None:
+    _here(cell, folder, equipped(shop))
 
 
 def _ready(missing: Mapping[str, Cell], store: Store, started: set[str]) -> list[Cell]:
@@ -156,6 +200,7 @@ def _ray(
     Only a denoiser that has to be trained reads its images from their folder, which must then be
     there on every node.
     """
+    os.environ.update(QUIET | os.environ)
     try:
         ray: Any = import_module("ray")
     except ImportError:
@@ -164,30 +209,43 @@ def _ray(
         ) from None
     mine = not ray.is_initialized()
     if mine:
-        own = {"address": address} if address else {"num_cpus": workers}
-        ray.init(**own, include_dashboard=False, log_to_driver=False, logging_level="error")
+        own = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+        try:
+            ray.init(**own, log_to_driver=False, logging_level="error")
+        except Exception as error:  # of any type, and bare ones: Ray has no class for these
+            raise EngineError(
+                f"no Ray cluster answers at {address}: {error}. If it asks for a token, set "
+                "RAY_AUTH_MODE=token"
+                if address
+                else f"Ray does not start: {error}"
+            ) from error
+    running: dict[Any, Cell] = {}
     try:
-        gpu = 1 if shop.device != "cpu" else 0
         task = ray.remote(_remote).options(
-            num_cpus=shop.threads, num_gpus=gpu, max_retries=RETRIES, retry_exceptions=False
+            num_cpus=shop.threads,
+            num_gpus=0 if shop.device == "cpu" else 1,
+            max_retries=RETRIES,
+            retry_exceptions=False,
         )
         images = ray.put((store.folder / INPUTS).read_bytes())
-        held: dict[str, Any] = {}
-        running: dict[Any, Cell] = {}
-        while missing:
-            started = {cell.key for cell in running.values()}
-            for cell in _ready(missing, store, started):
-                for key in cell.needs.values():
-                    if key not in held:
-                        held[key] = ray.put(store.read(key))
-                needs = [held[key] for key in cell.needs.values()]
-                running[task.remote(cell, shop, images, *needs)] = cell
+        promised: dict[str, Any] = {}
+        for cell in missing.values():  # all at once: Ray sees to it that each waits for its needs
+            for key in cell.needs.values():
+                if key not in promised:
+                    promised[key] = ray.put(store.read(key))
+            needs = [promised[key] for key in cell.needs.values()]
+            promised[cell.key] = task.remote(cell, shop, images, *needs)
+            running[promised[cell.key]] = cell
+        promised.clear()  # an outcome is kept only as long as a task waits for it
+        while running:
             [done], _ = ray.wait(list(running), num_returns=1)
-            cell = running.pop(done)
+            cell = running[done]
             store.write(cell.key, _fetched(ray, done, cell))
-            del missing[cell.key]
+            del running[done], done
             on_done(cell)
     finally:
+        for reference in running:
+            ray.cancel(reference)
         if mine:
             ray.shutdown()
 

@@ -19,7 +19,7 @@ from proxmatch.experiments.cells import Cell, Store
 from proxmatch.experiments.engines import INPUTS, EngineName
 from proxmatch.experiments.inputs import Data, look
 from proxmatch.experiments.plan import Plan, plan
-from proxmatch.experiments.scales import Scale
+from proxmatch.experiments.scales import Scale, bounded
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.experiments.tables import Table
 from proxmatch.experiments.work import Workshop
@@ -61,6 +61,8 @@ def reproduce(
     resume: bool = True,
     *,
     seed: int | None = None,
+    max_steps: int | None = None,
+    max_images: int | None = None,
     models: Mapping[str, str | Path] | None = None,
     cells: str | Path | None = None,
     parquet: bool = False,
@@ -81,9 +83,11 @@ def reproduce(
         families: ``lpn``, ``gs`` or both.
         engine: ``local`` or ``ray``.
         address: of a Ray cluster.
-        workers: processes; as many as there are cores unless given.
+        workers: processes; one a GPU where the scale runs on GPUs, else one a core, unless given.
         resume: go on with what is in ``out``; without it, a folder that holds a run is refused.
         seed: in place of that of the scale.
+        max_steps: of any training and adaptation: to try a large scale on a small machine.
+        max_images: to test on in any row, for the same purpose.
         models: denoisers to take, folders or names by ``family/kind`` such as ``lpn/reference``.
         cells: folder of the cells, ``out/work`` unless given. Experiments that differ in a few
             settings share what they have in common when they share it.
@@ -97,7 +101,7 @@ def reproduce(
         EngineError: a cell could not be computed.
     """
     began = time.monotonic()
-    scale = _scale(scale, seed)
+    scale = _scale(scale, seed, max_steps, max_images)
     _check(scale, families, engine, address, workers, parquet)
     out = Path(out)
     _check_folder(out, resume)
@@ -119,7 +123,8 @@ def reproduce(
     missing = {key for key in planned if key not in store}
     on_plan(len(planned), len(missing))
     spent = _minutes(out)
-    workers = workers or engines.available_cores()
+    device = _device(scale)
+    workers = workers or engines.default_workers(device)
     shown = [time.monotonic()]
 
     def publish(finished: bool) -> list[Table]:
@@ -147,7 +152,7 @@ def reproduce(
     shop = Workshop(
         {name: str(folder) for name, folder in data.folders.items()},
         str(store.folder / "runs"),
-        _device(scale),
+        device,
         scale.threads,
     )
     with _alone(store.folder):
@@ -185,11 +190,17 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _scale(scale: str | Scale, seed: int | None) -> Scale:
+def _scale(
+    scale: str | Scale, seed: int | None, max_steps: int | None, max_images: int | None
+) -> Scale:
     if isinstance(scale, str):
         if scale not in SCALES:
             raise InputError(f"no scale {scale!r}; there are {', '.join(SCALES)}")
         scale = SCALES[scale]()
+    for name, bound in (("max_steps", max_steps), ("max_images", max_images)):
+        if bound is not None and bound < 1:
+            raise InputError(f"{name} must be at least 1, not {bound}")
+    scale = bounded(scale, max_steps, max_images)
     return scale if seed is None else scale.model_copy(update={"seed": seed})
 
 

@@ -79,6 +79,7 @@ class Scale(_Settings):
         budgets: all n.
         seed: of the measurements, the adaptation sets and the adaptations.
         max_steps: bound on the steps of any training and adaptation; None for none.
+        max_images: bound on the images of any row, see :func:`bounded`; None for none.
         lipschitz_at: iterations k at whose queries z_k L is estimated.
         lanczos: iterations of that estimate.
         picture_images: how many test images are kept as pictures.
@@ -100,6 +101,7 @@ class Scale(_Settings):
     budgets: tuple[Positive, ...]
     seed: int = 0
     max_steps: Positive | None = None
+    max_images: Positive | None = None
     lipschitz_at: tuple[Positive, ...] = (1, 10, 40)
     lanczos: Positive = 40
     picture_images: Count = 2
@@ -131,11 +133,37 @@ class Scale(_Settings):
         return max(max(row.test_images, row.chosen_images) for _, row in self.rows)
 
 
+def bounded(scale: Scale, steps: int | None = None, images: int | None = None) -> Scale:
+    """A scale of which every cell is short: to see that all of it runs, not what is true.
+
+    Args:
+        scale: the whole experiment.
+        steps: of any training and adaptation, at most.
+        images: to test, to tune and to show on, at most.
+    """
+    if steps is not None:
+        scale = scale.model_copy(update={"max_steps": min(steps, scale.max_steps or steps)})
+    if images is None:
+        return scale
+    told = scale.model_dump() | {"max_images": images}
+    rows = [row for own in told["families"].values() for row in own["rows"]]
+    for row in (*rows, *told["baselines"]):
+        for name in ("test_images", "chosen_images", "gap_images", "lipschitz_images"):
+            row[name] = min(row[name], images)
+    for own in told["families"].values():
+        own["tuning_images"] = min(own["tuning_images"], images)
+    for name in ("picture_images", "certificate_images"):
+        told[name] = min(told[name], images)
+    return Scale.model_validate(told)
+
+
 def thinned(scale: Scale) -> list[str]:
     """What a scale leaves out of the full experiment, in plain sentences."""
     found = []
     if scale.max_steps is not None:
         found.append(f"No training or adaptation has more than {scale.max_steps} steps.")
+    if scale.max_images is not None:
+        found.append(f"No row has more test images than {scale.max_images}.")
     most = scale.test_images
     for family, row in scale.rows:
         who = f"{family} {row.method}" + (f" ({row.source} source)" if row.source else "")

@@ -40,7 +40,7 @@ class Workshop:
     Attributes:
         folders: of images to train on, by domain.
         scratch: for the state of a training, so that it goes on where it was interrupted.
-        device: ``cpu`` or ``cuda``.
+        device: ``cpu``, ``cuda``, or one GPU such as ``cuda:1``.
         threads: of the computation.
     """
 
@@ -87,7 +87,7 @@ def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Works
     )
     settings = preset.settings.model_copy(update={"steps": s["steps"], "seed": s["seed"]})
     found = train(
-        preset, domain, Path(shop.scratch) / cell.key, settings=settings, fabric=_fabric(shop)
+        preset, domain, Path(shop.scratch) / cell.key, settings=settings, fabric=fabric_of(shop)
     )
     result = {
         "status": str(found.run.status),
@@ -122,7 +122,7 @@ def _adaptation(
                 problem=problems or None,
                 select="best" if s["best"] else "last",
                 held_out=s["best"],
-                fabric=_fabric(shop),
+                fabric=fabric_of(shop),
             )
     record = found.model.record.get("adapted", {})
     result = {
@@ -250,12 +250,15 @@ def _certificate(
     return certificate(models, models["reference"], problem, y)
 
 
-def _fabric(shop: Workshop) -> Any:
+def fabric_of(shop: Workshop) -> Any:
+    """What runs a training on the device of the shop; None for the default, the CPU."""
     if shop.device == "cpu":
         return None
     from lightning_fabric import Fabric
 
-    return Fabric(accelerator=shop.device, devices=1)
+    device = torch.device(shop.device)
+    chosen = [device.index] if device.index is not None else 1
+    return Fabric(accelerator=device.type, devices=chosen)
 
 
 KINDS = {

@@ -62,6 +62,19 @@ class Manifest(_Part):
             name: getattr(self, name) for name in names if getattr(self, name) not in ("", None)
         }
 
+    @property
+    def command(self) -> str:
+        """What makes the run again."""
+        source = self.data.get("source")
+        embedded = isinstance(source, dict) and "embedded" in source
+        words = ["proxmatch reproduce", self.scale]
+        words += [] if embedded else ["--source DIR", "--target DIR"]
+        words.append("--out DIR")
+        for name in ("seed", "max_steps", "max_images"):
+            if isinstance(value := self.settings.get(name), int) and value:
+                words.append(f"--{name.replace('_', '-')} {value}")
+        return " ".join(words)
+
 
 class Driver(_Part):
     """The effect of one control on a claim."""

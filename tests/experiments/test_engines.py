@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from proxmatch.experiments import engines
+from proxmatch.experiments.work import Workshop, fabric_of
+
+
+@pytest.fixture
+def _two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.mark.usefixtures("_two_gpus")
+def test_a_worker_a_gpu() -> None:
+    assert engines.devices("cuda") == ["cuda:0", "cuda:1"]
+    assert engines.devices("cuda:1") == ["cuda:1"]
+    assert engines.default_workers("cuda") == 2
+    assert engines.default_workers("cuda:1") == 1
+
+
+def test_a_worker_a_core() -> None:
+    assert engines.devices("cpu") == ["cpu"]
+    assert engines.default_workers("cpu") == engines.available_cores()
+
+
+@pytest.mark.usefixtures("_two_gpus")
+def test_workers_share_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin_all_here(workers: int, context: Any, begin: Any, given: tuple[Any, ...]) -> None:
+        for _ in range(workers):
+            monkeypatch.setattr(engines, "_own", [])
+            begin(*given)
+            equipped.append(engines.equipped(Workshop({}, "", "cuda")).device)
+
+    equipped: list[str] = []
+    monkeypatch.setattr(engines, "ProcessPoolExecutor", begin_all_here)
+    engines.pool(3, engines.devices("cuda"))
+    assert equipped == ["cuda:0", "cuda:1", "cuda:0"]
+
+
+def test_a_training_runs_on_the_gpu_of_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("lightning_fabric.Fabric", lambda **options: asked.append(options))
+    for device in ("cpu", "cuda", "cuda:1"):
+        fabric_of(Workshop({}, "", device))
+    assert asked == [
+        {"accelerator": "cuda", "devices": 1},
+        {"accelerator": "cuda", "devices": [1]},
+    ]
