@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -25,30 +24,6 @@ def test_info_names_the_models() -> None:
     assert done.returncode == 0
     assert all(name in done.stdout.replace("\n", " ") for name in shipped())
     assert "deepinv" in done.stdout
-
-
-def test_demo_writes_a_picture_a_table_and_the_data(tmp_path: Path) -> None:
-    done = run("demo", "--out", "made/here", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    out = tmp_path / "made" / "here"
-    assert {p.name for p in out.iterdir()} == {"demo.png", "demo.md", "demo.json"}
-    assert (out / "demo.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    record = json.loads((out / "demo.json").read_text())
-    assert len(record["rows"]) == 10
-    assert record["fingerprint"]
-    assert all(len(row["psnr"]) == record["images"] for row in record["rows"])
-    psnr = {
-        (row["problem"], row["family"], row["trained_on"]): sum(row["psnr"]) / len(row["psnr"])
-        for row in record["rows"]
-    }
-    # The wrong prior is worse than the right one, for both families and problems.
-    for problem in ("deblurring", "super-resolution"):
-        for family in ("LPN", "GS"):
-            wrong, right = (psnr[problem, family, d] for d in ("histology", "photographs"))
-            assert wrong < right - 1
-    table = (out / "demo.md").read_text()
-    assert table.count("\n|") == 11
-    assert f"{psnr['deblurring', 'GS', 'photographs']:.2f}" in table
 
 
 @pytest.mark.parametrize("args", [("nonsense",), ("demo", "--nonsense"), ("demo", "--out")])

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from proxmatch.commands import _experiment
+
 
 class ScaleChoice(StrEnum):
     """How large."""
@@ -61,45 +63,24 @@ def command(
     Example: proxmatch reproduce quick --out quick-out
     """
     from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    result, page = _experiment.run(
+        scale.value,
+        out,
+        source,
+        target,
+        [family.strip() for family in families.split(",") if family.strip()],
+        engine.value,
+        address,
+        workers,
+        resume,
+        seed=seed,
+        max_steps=max_steps,
+        max_images=max_images,
+        cells=cells,
+        parquet=parquet,
+    )
     console = Console()
-    with Progress(
-        TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-    ) as progress:
-        bar = progress.add_task("looking at the images", total=None)
-        from proxmatch.experiments.cells import Cell
-        from proxmatch.experiments.reproduce import reproduce
-
-        def on_plan(planned: int, missing: int) -> None:
-            progress.update(
-                bar, description="computing", total=planned, completed=planned - missing
-            )
-
-        def on_cell(cell: Cell, done: int, planned: int) -> None:
-            progress.update(bar, description=f"{cell.kind}: {cell.label}", completed=done)
-
-        result = reproduce(
-            scale.value,
-            out,
-            source,
-            target,
-            [family.strip() for family in families.split(",") if family.strip()],
-            engine.value,
-            address,
-            workers,
-            resume,
-            seed=seed,
-            max_steps=max_steps,
-            max_images=max_images,
-            cells=cells,
-            parquet=parquet,
-            on_plan=on_plan,
-            on_cell=on_cell,
-        )
-    from proxmatch.report import write_report
-
-    page = write_report(result.out)
     for table in result.tables:
         console.print(table.rich())
     console.print(

@@ -73,7 +73,7 @@ def origin(
     steps = own.training[kind] or PRESETS[own.preset].settings.steps
     settings = {
         "preset": own.preset,
-        "steps": min(steps, scale.max_steps or steps),
+        "steps": min(steps, scale.steps(family) or steps),
         "seed": scale.seed,
         "domain": domain,
         "size": scale.size,

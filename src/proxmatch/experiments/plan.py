@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +113,14 @@ def _adaptation(scale: Scale, data: Data, method: Method, label: Label, model: C
         "set": label.set,
         "images": first(data.inputs.sets[label.set], label.n),
         "seed": 1000 * scale.seed + label.set,
-        "max_steps": scale.max_steps,
+        "max_steps": scale.steps(label.family),
         "size": scale.size,
         "problems": [label.problem] if alone else list(scale.problems) if method.best else None,
         "iterations": scale.iterations,
     }
+    search = scale.families[label.family].auto
+    if alone and search is not None:
+        settings["search"] = asdict(search)
     where = label if alone else replace(label, problem="")
     return cell("adaptation", settings, where, model=model)
 
@@ -189,11 +192,11 @@ def _certificates(
         and c.label.source == "extreme"
         and c.label.method in wanted
     }
-    for problem in scale.problems:
+    for problem in scale.certificate_problems or scale.problems:
         settings = {
             "problem": problem,
             "size": scale.size,
-            "iterations": scale.iterations,
+            "iterations": scale.certificate_iterations or scale.iterations,
             "seed": scale.seed,
             "test": first(data.inputs.test, scale.certificate_images),
         }

@@ -20,7 +20,7 @@ from proxmatch.experiments.methods import PROPOSED
 from proxmatch.experiments.plan import Plan
 from proxmatch.experiments.scales import Scale, thinned
 from proxmatch.experiments.statements import paper_claims
-from proxmatch.experiments.tables import Table, main_table, paper_table
+from proxmatch.experiments.tables import Table, main_table, overview, paper_table
 from proxmatch.experiments.work import problem_of
 from proxmatch.files import write_together
 from proxmatch.learning.train import versions
@@ -56,7 +56,7 @@ def write(
     found = collect.reconstructions(plan.cells, store)
     collect.write(out, plan.cells, store, found, parquet)
     tables = [paper_table(found, problem, scale.budgets) for problem in scale.problems]
-    tables.append(main_table(found, scale.problems))
+    tables += [main_table(found, scale.problems), overview(found, scale.problems)]
     (out / "tables").mkdir(exist_ok=True)
     for table in tables:
         texts = {"md": table.markdown().encode(), "tex": table.latex().encode()}

@@ -38,7 +38,7 @@ class Reproduction:
 
     Attributes:
         out: its folder.
-        tables: Tables 2 and 3, and the main table.
+        tables: Tables 2 and 3, the main table, and the overview.
         cells: how many it has.
         computed: how many of these were computed now.
     """
@@ -75,7 +75,7 @@ def reproduce(
     calls with different families go to the same folder: a long experiment can be run in parts.
 
     Args:
-        scale: ``quick``, ``cpu``, ``paper``, or your own.
+        scale: ``demo``, ``quick``, ``cpu``, ``paper``, or your own.
         out: folder for what comes out.
         source: folder of images the source denoisers know; with ``target`` left out, the embedded
             domains and the denoisers that come with proxmatch.

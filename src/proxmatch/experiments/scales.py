@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from proxmatch.learning.auto import Search
 from proxmatch.transforms.relax import STRENGTHS
 
 Count = Annotated[int, Field(ge=0)]
@@ -53,6 +54,8 @@ class FamilyScale(_Settings):
         tuning_images: how many adaptation images the relaxation is chosen on, at most.
         strengths: of the relaxation that are tried.
         batch: images reconstructed together.
+        max_steps: bound on the steps of any training and adaptation, beside that of the scale.
+        auto: how much ``auto`` tries; everything unless given.
         rows: what is computed, the most important first.
     """
 
@@ -61,6 +64,8 @@ class FamilyScale(_Settings):
     tuning_images: Positive
     strengths: tuple[float, ...] = STRENGTHS
     batch: Positive = 25
+    max_steps: Positive | None = None
+    auto: Search | None = None
     rows: tuple[Row, ...]
 
 
@@ -84,6 +89,8 @@ class Scale(_Settings):
         lanczos: iterations of that estimate.
         picture_images: how many test images are kept as pictures.
         certificate_images: how many of them are certified, for the first family; 0 for none.
+        certificate_problems: what they are reconstructed from for it; None for all problems.
+        certificate_iterations: of PnP for it; None for all.
         certificate_budget: the n of the adapted denoisers that are certified.
         resamples: of the bootstrap.
         threads: of a worker. One, so that results do not depend on the number of workers.
@@ -106,6 +113,8 @@ class Scale(_Settings):
     lanczos: Positive = 40
     picture_images: Count = 2
     certificate_images: Count = 0
+    certificate_problems: tuple[str, ...] | None = None
+    certificate_iterations: Positive | None = None
     certificate_budget: Positive = 5
     resamples: Positive = 2000
     threads: Positive = 1
@@ -116,6 +125,11 @@ class Scale(_Settings):
         """All rows with their family, baselines last."""
         found = [(name, row) for name, family in self.families.items() for row in family.rows]
         return [*found, *(("baseline", row) for row in self.baselines)]
+
+    def steps(self, family: str) -> int | None:
+        """Bound on the steps of any training and adaptation of a family; None for none."""
+        bounds = (self.families[family].max_steps, self.max_steps)
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     @property
     def sets(self) -> dict[int, int]:
@@ -157,11 +171,32 @@ def bounded(scale: Scale, steps: int | None = None, images: int | None = None) -
     return Scale.model_validate(told)
 
 
+def limits(scale: Scale) -> list[str]:
+    """What a scale leaves out of everything, in plain sentences."""
+    found = []
+    for family, own in scale.families.items():
+        bound = scale.steps(family)
+        if bound is not None:
+            found.append(f"No training or adaptation of {family} has more than {bound} steps.")
+        if own.auto is not None:
+            tried = ", ".join(f"{t:g}" for t in own.auto.strengths)
+            trained = "nothing" if own.auto.steps == 0 else f"{own.auto.steps or bound} steps"
+            found.append(
+                f"auto of {family} tries the relaxations {tried} on {own.auto.crops} image(s) at "
+                f"most, and fine-tunes {trained}."
+            )
+    if scale.certificate_images and scale.certificate_iterations is not None:
+        where = ", ".join(scale.certificate_problems or scale.problems)
+        found.append(
+            f"Certificate: {where} of {scale.certificate_images} image(s), the first "
+            f"{scale.certificate_iterations} of {scale.iterations} iterations."
+        )
+    return found
+
+
 def thinned(scale: Scale) -> list[str]:
     """What a scale leaves out of the full experiment, in plain sentences."""
-    found = []
-    if scale.max_steps is not None:
-        found.append(f"No training or adaptation has more than {scale.max_steps} steps.")
+    found = limits(scale)
     if scale.max_images is not None:
         found.append(f"No row has more test images than {scale.max_images}.")
     most = scale.test_images

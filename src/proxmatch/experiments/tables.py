@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 NUMBERS = {"deblurring": "table2", "super-resolution": "table3"}
+#: What a problem is called where there is little room.
+SHORT = {"deblurring": "deblur", "super-resolution": "SR"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class Table:
 
         table = RichTable(title=self.title, caption=self.note)
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i < self.texts else "right", no_wrap=True)
+            head = column.replace(", ", "\n")
+            table.add_column(head, justify="left" if i < self.texts else "right", no_wrap=True)
         for heading, rows in self.groups:
             table.add_section()
             table.add_row(f"[italic]{heading}[/]")
@@ -212,6 +215,38 @@ def main_table(found: Sequence[Reconstruction], problems: Sequence[str]) -> Tabl
     )
 
 
+def overview(found: Sequence[Reconstruction], problems: Sequence[str]) -> Table:
+    """The rows of the paper, ours and the baselines, in 80 columns: PSNR and gap."""
+    groups = []
+    for family in (*FAMILIES, BASELINE):
+        rows: list[tuple[Entry, ...]] = []
+        for method in (m for m in METHODS.values() if not m.control):
+            mine = [r for r in found if (r.label.family, r.label.method) == (family, method.name)]
+            for n in sorted({r.label.n for r in mine if r.label.source in ("", "extreme")}):
+                entries: list[Entry] = []
+                for problem in problems:
+                    plain, chosen = (
+                        _cells(mine, family, method.name, n, problem, relaxation, "extreme")
+                        for relaxation in ("paper", "chosen")
+                    )
+                    entries += [_mean(plain, "psnr", 2), _mean(chosen, "psnr", 2)]
+                    entries.append(_mean(plain, "gap", 1))
+                rows.append((title(method.name, family), str(n) if n else "-", *entries))
+        if rows:
+            groups.append((FAMILIES.get(family, "no learned prior"), tuple(rows)))
+    what = ("t = 1", "chosen", "gap %")
+    heads = [f"{SHORT.get(p, p)}, {value}" for p in problems for value in what]
+    named = " and ".join(f"{p} ({SHORT[p]})" if p in SHORT else p for p in problems)
+    return Table(
+        "overview",
+        named[:1].upper() + named[1:],
+        ("method", "n", *heads),
+        tuple(groups),
+        "Mean PSNR of the last iterate in dB; chosen: with the relaxation t that did best on the "
+        "adaptation images; gap: to the reference of the same family, at t = 1.",
+    )
+
+
 _COLUMNS = (("psnr", 1.0, 2), ("ssim", 100.0, 1), ("gap", 1.0, 2), ("lipschitz", 1.0, 2))
 
 
@@ -244,6 +279,11 @@ def _value(cells: Sequence[Reconstruction], name: str, scale: float, digits: int
         return Value(float(values.max()), None, digits)
     std = float(values.std(ddof=1)) if len(values) > 1 else None
     return Value(float(values.mean()), std, digits)
+
+
+def _mean(cells: Sequence[Reconstruction], name: str, digits: int) -> Entry:
+    found = _value(cells, name, 1.0, digits) if cells else None
+    return replace(found, std=None) if isinstance(found, Value) else found
 
 
 def _spread(cells: Sequence[Reconstruction]) -> Entry:

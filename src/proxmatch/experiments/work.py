@@ -6,7 +6,7 @@ import resource
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.measure import Effort, measure
 from proxmatch.experiments.models import checkpoint, denoiser
 from proxmatch.learning import Penalty, TrainingSettings, adapt, adaptation_settings, train
+from proxmatch.learning.auto import Search, auto
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import PRESETS
 from proxmatch.pnp import Denoise
@@ -113,7 +114,9 @@ def _adaptation(
             problem_of({**s, "problem": name}, source.channels) for name in s["problems"] or ()
         ]
         if s["role"] == "auto":
-            found = adapt(source, images, "auto", problem=problems)
+            found = auto(
+                source, list(images), problems=problems, size=s["size"], search=search_of(s)
+            )
         else:
             found = adapt(
                 source,
@@ -137,6 +140,13 @@ def _adaptation(
         "record": record,
     }
     return Outcome(result, checkpoint(found.model))
+
+
+def search_of(spec: Mapping[str, Any]) -> Search:
+    """How much ``auto`` tries in a cell: no more steps than any other adaptation of it has."""
+    search = Search(**spec.get("search", {}))
+    bounds = [steps for steps in (search.steps, spec["max_steps"]) if steps is not None]
+    return replace(search, steps=min(bounds, default=None))
 
 
 def settings_of(

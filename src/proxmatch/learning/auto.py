@@ -62,6 +62,21 @@ ENOUGH = 4
 
 
 @dataclass(frozen=True)
+class Search:
+    """How much is tried.
+
+    Attributes:
+        strengths: of a relaxation.
+        crops: windows that strengths are compared on, at most.
+        steps: of a fine-tuning, at most; None for all of them, 0 to fine-tune nothing.
+    """
+
+    strengths: Sequence[float] = STRENGTHS
+    crops: int = CROPS
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
 class _Maker:
     """How a candidate is made.
 
@@ -84,6 +99,7 @@ def auto(
     *,
     problems: Sequence[Problem],
     size: int,
+    search: Search | None = None,
     budget: float | None = None,
     seed: int = 0,
 ) -> AdaptationResult:
@@ -94,23 +110,25 @@ def auto(
         images: clean, ``(C, H, W)`` each, at least ``size`` on a side.
         problems: that decide, of images of ``size``; all share one strength.
         size: side of the windows.
+        search: how much is tried; everything unless given.
         budget: seconds after which no further candidate is begun; the cheap ones come first. What
             is chosen then depends on the speed of the machine.
         seed: of everything that is drawn.
     """
     began = time.monotonic()
+    search = search or Search()
     split = hold_out(images, size)
     place = next(model.parameters())
     placed = [p.to(place.device).to(place.dtype) for p in problems]
     windows, every = (tiles(some, size).to(place) for some in (split.training, images))
-    few = _some(every, CROPS)
+    few = _some(every, search.crops)
     judged = split
     if len(every) < ENOUGH:
         few = _with_paler(few)
         judged = replace(split, crops=_with_paler(split.crops), first=2 * split.first)
     held = judged.crops.to(place)
     tried: list[tuple[Candidate, _Maker, Denoise]] = []
-    for maker in _makers(model, images, placed, size, seed):
+    for maker in _makers(model, images, placed, size, search, seed):
         if budget is not None and tried and time.monotonic() - began > budget:
             break
         started = time.monotonic()
@@ -192,25 +210,30 @@ def _makers(
     images: Sequence[Tensor],
     problems: Sequence[Problem],
     size: int,
+    search: Search,
     seed: int,
 ) -> Iterator[_Maker]:
     """The candidates, cheap ones first."""
     yield _Maker("source", lambda _: lambda _: model, (1.0,))
-    yield _Maker("relaxed", lambda _: lambda t: Relaxed(model, t))
+    yield _Maker("relaxed", lambda _: lambda t: Relaxed(model, t), search.strengths)
     yield _Maker("Wiener", lambda windows: lambda sigma: Wiener.fit(windows, sigma), SIGMAS)
     if colours_of(model) is not None:
         yield _Maker(
             "aligned + relaxed",
             lambda windows: _relaxed(_aligned(model, windows)),
+            search.strengths,
         )
     yield _Maker("total variation", lambda _: TotalVariation, WEIGHTS)
-    if not isinstance(model, LPN | GradientStep):
+    if not isinstance(model, LPN | GradientStep) or search.steps == 0:
         return
     penalties: list[Penalty | None] = [None]
     if isinstance(model, GradientStep):
         penalties.append(Penalty(iterations=5))
     for penalty in penalties:
         settings = gentle_settings(model, len(images), seed=seed, penalty=penalty)
+        if search.steps is not None:
+            bound = min(search.steps, settings.steps)
+            settings = settings.model_copy(update={"steps": bound, "check_every": bound})
 
         def tuned(
             windows: Tensor, settings: TrainingSettings = settings
@@ -231,7 +254,7 @@ def _makers(
 
         begun = "fine-tuned" if colours_of(model) is None else "aligned + fine-tuned"
         name = f"{begun} + relaxed" if penalty is None else f"{begun} with penalty + relaxed"
-        yield _Maker(name, tuned, refit=False)
+        yield _Maker(name, tuned, search.strengths, refit=False)
 
 
 def _aligned(model: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:

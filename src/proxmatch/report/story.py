@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxmatch.report import words
@@ -9,8 +10,10 @@ from proxmatch.report.digest import Digest
 from proxmatch.report.pictures import Album, crop
 from proxmatch.report.schema import Pictures, Setting
 from proxmatch.report.summary import Denoiser
+from proxmatch.report.tables import order_relaxations
 
 ADAPTED = ("pm", "adapm", "auto", "aligned", "mse")
+OURS = "auto"  # told in place of the paper's method where it is the best
 SHOTS = 5  # the budget the story is told with, or the nearest to it
 
 
@@ -40,7 +43,7 @@ class Story:
         problem: its name.
         method: that adapted.
         n: number of images it was adapted with.
-        relaxation: of all rows.
+        relaxation: of it; source and reference are told as they are.
         image: that is shown, if there are pictures.
         means: PSNR in dB by method: source, adapted, reference, none.
         stages: the five pictures.
@@ -64,19 +67,20 @@ def tell(digest: Digest, pictures: Pictures | None, album: Album | None) -> Stor
     for block in digest.blocks:
         adapted = [s for s in settings if block.has(s) and s.method in ADAPTED]
         if adapted:
-            start = min(adapted, key=_preference)
+            known = {cell.setting: cell.psnr for cell in cells if cell.psnr is not None}
+            start = _start(adapted, known)
             break
     else:
         return None
-    chosen: dict[str, tuple[str, int | None]] = {"adapted": (start.method, start.n)}
-    chosen |= {name: (name, None) for name in ("source", "reference", "none")}
-    means = {
-        name: cell.psnr
-        for name, (method, n) in chosen.items()
-        for cell in cells
-        if _same(cell.setting, block, start, method, n) and cell.psnr is not None
+    every = [cell.setting for cell in cells]
+    roles = {
+        "adapted": start,
+        "source": _as_it_is("source", every, block, start),
+        "reference": _as_it_is("reference", every, block, start),
+        "none": _beside("none", every, block, start),
     }
-    image = next((s.image for s, _ in strips if _same(s.setting, block, start, None, None)), "")
+    means = {name: known[role] for name, role in roles.items() if role in known}
+    image = next((s.image for s, _ in strips if s.setting == start), "")
     shots = f"n = {start.n}" if start.n else ""
     labels = {
         "degraded": "degraded",
@@ -96,6 +100,18 @@ def tell(digest: Digest, pictures: Pictures | None, album: Album | None) -> Stor
     )
 
 
+def _start(adapted: list[Setting], known: dict[Setting, float]) -> Setting:
+    """Ours where no other adaptation of the problem with as many images is better, else theirs."""
+    theirs = min(adapted, key=_preference)
+    ours = [s for s in adapted if s.method == OURS and s.problem == theirs.problem and s in known]
+    if not ours:
+        return theirs
+    best = min(ours, key=lambda s: (abs(s.n - SHOTS), -known[s]))
+    rivals = [s for s in known if s.method in ADAPTED and s.family == best.family]
+    rivals = [s for s in rivals if (s.problem, s.n) == (best.problem, best.n)]
+    return best if known[best] >= max(known[s] for s in rivals) else theirs
+
+
 def _preference(setting: Setting) -> tuple[bool, int, float]:
     """Smaller is better: the paper's relaxation, its method, and few images."""
     return (
@@ -105,15 +121,23 @@ def _preference(setting: Setting) -> tuple[bool, int, float]:
     )
 
 
-def _same(
-    setting: Setting, block: Denoiser, start: Setting, method: str | None, n: int | None
-) -> bool:
-    return (
-        block.has(setting)
-        and (setting.problem, setting.relaxation) == (start.problem, start.relaxation)
-        and method in (None, setting.method)
-        and n in (None, setting.n)
-    )
+def _as_it_is(
+    method: str, settings: Iterable[Setting], block: Denoiser, start: Setting
+) -> Setting | None:
+    """A denoiser without adaptation beside the start: at t = 1 where that is known."""
+    found = [s for s in settings if block.has(s) and s.method == method]
+    found = [s for s in found if s.problem == start.problem]
+    order = order_relaxations(s.relaxation for s in found)
+    return min(found, key=lambda s: order.index(s.relaxation), default=None)
+
+
+def _beside(
+    method: str, settings: Iterable[Setting], block: Denoiser, start: Setting
+) -> Setting | None:
+    """A row of the start's problem and relaxation."""
+    wanted = (method, start.problem, start.relaxation)
+    found = (s for s in settings if (s.method, s.problem, s.relaxation) == wanted)
+    return next((s for s in found if block.has(s)), None)
 
 
 def _shown(
@@ -126,11 +150,11 @@ def _shown(
     if image in album.degraded.get(start.problem, {}):
         shown["degraded"] = album.files[album.degraded[start.problem][image]]
     last, size = len(pictures.frames) - 1, pictures.size
-    wanted = {"source": ("source", 0), "adapted": (start.method, start.n)}
-    wanted["reference"] = ("reference", 0)
-    for key, (method, n) in wanted.items():
-        for strip, place in album.strips:
-            if strip.image == image and _same(strip.setting, block, start, method, n):
-                shown[key] = crop(album.files[place], last, 1, size)
-                break
+    strips = {s.setting: place for s, place in reversed(album.strips) if s.image == image}
+    roles = {"adapted": start} | {
+        name: _as_it_is(name, strips, block, start) for name in ("source", "reference")
+    }
+    for key, role in roles.items():
+        if role is not None:
+            shown[key] = crop(album.files[strips[role]], last, 1, size)
     return shown

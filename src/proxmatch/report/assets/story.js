@@ -4,9 +4,9 @@ function tellStory() {
   if (!frame || !PICTURES || !PICTURES.entries.length) return;
   const { entries, truth, degraded, frames } = PICTURES;
   const last = frames.length - 1;
-  const key = (entry) => JSON.stringify([entry.method, entry.n, entry.set]);
+  const key = (entry) => JSON.stringify([entry.method, entry.n, entry.set, entry.relaxation]);
   const home = DATA.denoisers.findIndex((d) => d.family === start.family && d.source === start.source);
-  const state = { problem: start.problem, denoiser: String(home), relaxation: start.relaxation, image: start.image, adapted: null, left: "source", right: "adapted" };
+  const state = { problem: start.problem, denoiser: String(home), image: start.image, adapted: null, left: "source", right: "adapted" };
   const first = entries.find((e) => belongs(e, DATA.denoisers[home]) &&
     ["problem", "relaxation", "image", "method", "n"].every((name) => e[name] === start[name]));
   if (first) state.adapted = key(first);
@@ -16,21 +16,19 @@ function tellStory() {
       problem: () => entry.problem === state.problem,
       image: () => entry.image === state.image,
       denoiser: () => belongs(entry, DATA.denoisers[state.denoiser]),
-      relaxation: () => entry.relaxation === state.relaxation,
     };
     return upto.every((name) => tests[name]());
   });
-  const everything = ["problem", "image", "denoiser", "relaxation"];
+  const everything = ["problem", "image", "denoiser"];
   const specs = [
     { name: "problem", label: "Problem", options: () => plainOptions(entries.map((e) => e.problem)) },
     { name: "image", label: "Image", options: () => imageOptions(matching(["problem"])) },
     { name: "denoiser", label: "Denoiser", options: () => denoiserOptions(matching(["problem", "image"])) },
-    { name: "relaxation", label: "Relaxation", options: () => relaxationOptions(matching(["problem", "image", "denoiser"])) },
     { name: "adapted", label: "Adapted by", options: () => {
       const found = matching(everything).filter((e) => !["source", "reference"].includes(e.method));
       const sets = distinct(found.map((e) => e.set)).length > 1;
       return found.sort((a, b) => methodOrder(a.method) - methodOrder(b.method) || a.n - b.n || a.set - b.set)
-        .map((e) => ({ value: key(e), label: look(e.method).label + (e.n ? `, n = ${e.n}` : "") + (sets && e.n ? `, set ${e.set}` : "") }));
+        .map((e) => ({ value: key(e), label: look(e.method).label + (e.n ? `, n = ${e.n}` : "") + (sets && e.n ? `, set ${e.set}` : "") + relaxed(e, found) }));
     } },
   ];
 
@@ -62,7 +60,7 @@ function tellStory() {
     const mine = ++turn;
     choose($("#story-controls"), specs, state, render);
     const found = matching(everything);
-    const strip = (method) => found.find((e) => e.method === method);
+    const strip = (method) => asItIs(found.filter((e) => e.method === method));
     const adapted = found.find((e) => key(e) === state.adapted);
     const parts = {
       degraded: ["degraded", degraded[state.problem]?.[state.image]],
@@ -112,5 +110,13 @@ function tellStory() {
   render();
 }
 
+/** Of the strips of a denoiser that was not adapted, the one at t = 1 where there is one. */
+const relaxationOrder = (entry) => DATA.relaxations.findIndex(({ name }) => name === entry.relaxation);
+const asItIs = (found) => found.sort((a, b) => relaxationOrder(a) - relaxationOrder(b))[0];
+/** Which relaxation an entry has, where there is more than one of its method. */
+function relaxed(entry, found) {
+  const same = found.filter((e) => e.method === entry.method && e.n === entry.n && e.set === entry.set);
+  return same.length > 1 ? `, ${DATA.relaxations[relaxationOrder(entry)].label}` : "";
+}
 const methodOrder = (method) => Object.keys(DATA.methods).indexOf(method);
 tellStory();

@@ -1,0 +1,47 @@
+"""An experiment with a bar above it and its page at the end: `reproduce` and `demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxmatch.commands import _screen
+
+if TYPE_CHECKING:
+    from proxmatch.experiments.cells import Cell
+    from proxmatch.experiments.reproduce import Reproduction
+
+
+def run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
+    """What :func:`proxmatch.experiments.reproduce.reproduce` makes of these, and its page."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeElapsedColumn as Elapsed
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    console = Console(stderr=True)
+    columns = (
+        BarColumn(20),
+        MofNCompleteColumn(),
+        Elapsed(),
+        Remaining(),
+        TextColumn("{task.description}"),
+    )
+    with (
+        _screen.interruptible(lambda: "the same command goes on where it stopped"),
+        Progress(*columns, console=console) as progress,
+    ):
+        bar = progress.add_task("looking at the images", total=None)
+        from proxmatch.experiments.reproduce import reproduce
+        from proxmatch.report import write_report
+
+        def on_plan(planned: int, missing: int) -> None:
+            done = planned - missing
+            progress.update(bar, description="computing", total=planned, completed=done)
+
+        def on_cell(cell: Cell, done: int, planned: int) -> None:
+            now = f"{cell.kind}: {cell.label}" if done < planned else "figures and page"
+            progress.update(bar, description=now, completed=done)
+
+        result = reproduce(*arguments, **options, on_plan=on_plan, on_cell=on_cell)
+        return result, write_report(result.out)
