@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
@@ -23,9 +24,21 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from proxmatch import __version__
+
+        typer.echo(f"proxmatch {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _common() -> None:
-    """Keep subcommands even while there are few."""
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show it and exit")
+    ] = False,
+) -> None:
+    """What comes before a command."""
 
 
 for _name in commands.names():

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from proxmatch.errors import FolderInUseError
+from proxmatch.errors import FolderInUseError, InputError
 
 _fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
@@ -33,8 +33,12 @@ def owned(folder: Path) -> Iterator[None]:
 
     Raises:
         FolderInUseError: another run owns it; it says which.
+        InputError: it is a file.
         OSError: the folder cannot be made or written to.
     """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose a folder to write to")
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     handle = _acquire(path)
@@ -50,6 +54,8 @@ def owned(folder: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(handle)
+        if new and not any(folder.iterdir()):  # nothing came of it
+            folder.rmdir()
 
 
 def _acquire(path: Path) -> int:

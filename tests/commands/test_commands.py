@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ import tifffile
 import torch
 from PIL import Image
 
+from proxmatch import __version__, diagnosis
 from proxmatch.data import read_image
-from proxmatch.denoisers import LPN, LPNConfig, load, shipped
+from proxmatch.denoisers import LPN, LPNConfig, load, save, shipped
 from proxmatch.metrics import psnr, ssim
 from proxmatch.pnp import pnp_pgd
-from proxmatch.problems import make_problem
+from proxmatch.problems import Problem, denoising, make_problem
+from proxmatch.transforms import Aligned, Transformed
 from tests.commands.conftest import Run
 
 Models = dict[str, Path]
@@ -47,6 +50,21 @@ def test_info_and_models(proxmatch: Run) -> None:
     assert "non-commercial research only" in shown.out
     card = json.loads(proxmatch("models", "lpn-faces", "--json").out)
     assert card["card"] == load("lpn-faces").record
+
+
+def test_the_list_of_models_fits_a_terminal(
+    proxmatch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = proxmatch("models").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in shipped():
+        assert any(line.startswith(f"│ {name} ") for line in lines), name
+
+
+def test_version(proxmatch: Run) -> None:
+    done = proxmatch("--version")
+    assert (done.code, done.out) == (0, f"proxmatch {__version__}\n")
 
 
 def test_import(proxmatch: Run, tmp_path: Path) -> None:
@@ -195,8 +213,6 @@ def test_two_files_of_one_name(
 
 
 def test_divergence_is_an_answer(proxmatch: Run, pictures: Path, tmp_path: Path) -> None:
-    from proxmatch.denoisers import save
-
     model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,)))
     with torch.no_grad():
         for p in model.constrained().values():
@@ -244,6 +260,86 @@ def test_adapt_writes_a_model_and_its_evidence(
     assert done.code == (0 if sum(record["gains"].values()) > 0 else 1), done.err
     assert json.loads((out / "adaptation.json").read_text())["step"] == record["step"]
     assert load(out / "model").record["adapted"]["number"] == 2
+
+
+def tried(out: Path) -> list[str]:
+    return [candidate["name"] for candidate in json.loads(out.read_text())["tried"]]
+
+
+def test_adapt_by_itself(proxmatch: Run, small: Models, pictures: Path, tmp_path: Path) -> None:
+    """Out of time after the first candidate, auto says that nothing better was found."""
+    out = tmp_path / "auto"
+    done = proxmatch(
+        "adapt", small["gs"], "--images", pictures, "--number", 2, "--problem", "deblurring",
+        "--budget", 0, "--device", "cpu", "--threads", 1, "--out", out,
+    )  # fmt: skip
+    assert done.code == 1, done.err
+    assert "trying: source" in done.err
+    assert "source *" in done.out
+    assert tried(out / "adaptation.json") == ["source"]
+    weights, before = (load(model).state_dict().values() for model in (out / "model", small["gs"]))
+    assert all(torch.equal(a, b) for a, b in zip(weights, before, strict=True))
+
+
+def test_the_seed_of_an_adaptation_decides(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    scores = []
+    for run, seed in enumerate((3, 3, 4)):
+        out = tmp_path / str(run)
+        proxmatch(
+            "adapt", small["gs"], "--images", pictures, "--number", 1, "--problem", "deblurring",
+            "--budget", 0, "--seed", seed, "--out", out,
+        )  # fmt: skip
+        record = json.loads((out / "adaptation.json").read_text())
+        scores.append(record["tried"][0]["scores"]["deblurring"])
+    assert scores[0] == scores[1] != scores[2]
+
+
+def test_adapt_by_alignment_and_from_measurements(
+    proxmatch: Run, pictures: Path, tmp_path: Path
+) -> None:
+    model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), sigma=0.07))
+    model.record = {"colours": {"mean": [0.5] * 3, "covariance": np.eye(3).tolist()}}
+    save(model, tmp_path / "source")
+    aligned = proxmatch(
+        "adapt", tmp_path / "source", "--images", pictures, "--method", "align", "--number", 2,
+        "--downscale", 2, "--problem", "denoising", "--out", tmp_path / "aligned",
+    )  # fmt: skip
+    assert aligned.code in (0, 1), aligned.err
+    found = load(tmp_path / "aligned" / "model")
+    assert isinstance(found, Aligned)
+    (tmp_path / "measured").mkdir()
+    for i in range(3):
+        source = pictures / f"picture{i}.png"
+        (tmp_path / "measured" / source.name).write_bytes(source.read_bytes())
+    blind = proxmatch(
+        "adapt", tmp_path / "source", "--measurements", tmp_path / "measured", "--problem",
+        "denoising", "--json", "--out", tmp_path / "blind",
+    )  # fmt: skip
+    assert blind.code == 0, blind.err
+    names = [candidate["name"] for candidate in json.loads(blind.out)["tried"]]
+    assert names == ["source", "relaxed", "aligned + relaxed"]
+    assert isinstance(load(tmp_path / "blind" / "model"), LPN | Transformed)
+
+
+def test_the_worst_verdict_is_the_one_that_is_spoken(
+    proxmatch: Run, small: Models, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matched for the first problem and mismatched for the second is no reason to use it."""
+    crops = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    found = diagnosis.diagnose(load(small["gs"]), crops, denoising(32), iterations=1)
+
+    def by_problem(_: object, __: object, problem: Problem, *___: object, **____: object) -> object:
+        blurred = problem.name == "deblurring"
+        verdict = diagnosis.Verdict.MATCHED if blurred else diagnosis.Verdict.BADLY
+        return replace(found, problem=problem.name, verdict=verdict)
+
+    monkeypatch.setattr(diagnosis, "diagnose", by_problem)
+    done = proxmatch("diagnose", small["gs"], "--images", pictures, "--size", 32, "--number", 1)
+    assert done.code == 1
+    assert "super-resolution: badly mismatched" in done.out.splitlines()[-2]
+    assert done.out.splitlines()[-1].strip().startswith("proxmatch adapt")
 
 
 def test_certify(proxmatch: Run, small: Models, pictures: Path, tmp_path: Path) -> None:

@@ -143,11 +143,11 @@ class Job:
             record = {"settings": self.settings, "files": {**done, **results}}
             text = json.dumps(record, indent=1, allow_nan=False) + "\n"
             write_together(self.out, {**written, RECORD: text.encode()})
-        if skipped:
-            warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
         if not results:
             name, reason = next(iter(skipped.items()))
             raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
+        if skipped:
+            warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
         return {name: results[name] for name in self.files if name in results}
 
     def _groups(

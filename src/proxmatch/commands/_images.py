@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def pictures(folder: Path, number: int, channels: int) -> list[Tensor]:
-    """The first pictures of a folder, whole, ``(C, H, W)`` each."""
+def pictures(folder: Path, number: int, channels: int, downscale: int = 1) -> list[Tensor]:
+    """The first pictures of a folder, whole, ``(C, H, W)`` each; by an area filter if smaller."""
+    from torch.nn.functional import avg_pool2d
+
     from proxmatch.data import image_files, read_images
 
     found = read_images(image_files([folder])[:number], channels)
-    return [file.pixels for file in found]
+    return [avg_pool2d(file.pixels, downscale) for file in found]
 
 
 def crops(folder: Path, number: int, size: int, downscale: int, channels: int) -> Tensor:

@@ -45,11 +45,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str = "")
     from rich.table import Table
 
     made = Table(title=escape(title) or None)
-    for name in header:
-        made.add_column(escape(name), overflow="fold")
+    for i, name in enumerate(header):
+        justify = "right" if all(_numeric(row[i]) for row in rows) else "left"
+        made.add_column(escape(name), overflow="fold", justify=justify)
     for row in rows:
         made.add_row(*map(escape, row))
     return made
+
+
+def _numeric(text: str) -> bool:
+    return text in ("", "-") or text.lstrip("-").replace(".", "", 1).isdigit()
 
 
 @contextmanager

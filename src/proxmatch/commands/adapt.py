@@ -36,7 +36,11 @@ def command(
         str, typer.Option(help="auto, align, pm, adapm, mse, l1, scaled-mse")
     ] = "auto",
     number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
+    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimiser steps")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="seconds after which auto tries nothing more")
+    ] = None,
     measurements: Annotated[
         Path | None, typer.Option(help="folder of measurements, when there is no clean image")
     ] = None,
@@ -54,7 +58,11 @@ def command(
     The adapted denoiser is written to OUT/model. Exit code 1: nothing better was found.
 
     Example: proxmatch adapt lpn-histology --images my-faces --method pm --out adapted
+
+    Example: proxmatch adapt lpn-histology --measurements blurred --problem deblurring --out adapted
     """
+    import torch
+
     from proxmatch.errors import InputError
     from proxmatch.locks import owned
 
@@ -64,11 +72,25 @@ def command(
         raise InputError("--measurements needs --problem: of what are they measurements?")
     place = compute(device, threads)
     source = load_model(model, place)
-    arguments = _arguments(
-        source, method, images, measurements, number, problem, options or [], steps, seed
-    )
+    _check(method, images, steps, budget)
+    given = _images.pictures(images or measurements or out, number, source.channels, downscale)
+    arguments: dict[str, Any] = {"method": method, "seed": seed}
+    if measurements is None:
+        arguments["images"] = given
+    elif len({y.shape for y in given}) > 1:
+        raise InputError("the measurements must all have one size; sort them by size")
+    else:
+        arguments["measurements"] = torch.stack(given).to(place)
+    if problem is not None:
+        arguments |= _problem(source, given, problem, options or [], images is not None)
+    elif options:
+        raise InputError("--set is about a problem: name it with --problem")
+    if method == "auto":
+        arguments |= {"budget": budget}
+    elif method != "align":
+        arguments["settings"] = _settings(source, method, len(given), steps, seed)
     with owned(out), _screen.interruptible(lambda: "the same command goes on, or starts again"):
-        result = _run(source, arguments, out)
+        result = _run(source, arguments, out, place)
     record = _record(model, method, out, result)
     lines: list[Any] = [_tried(result) or f"{result.status} after {result.step} steps"]
     lines += [str(result.evidence)] if result.evidence is not None else []
@@ -95,49 +117,41 @@ def _tried(result: AdaptationResult) -> Any:
     return _screen.table(header, rows, "tried, on what was held out")
 
 
-def _arguments(
-    source: Any,
-    method: str,
-    images: Path | None,
-    measurements: Path | None,
-    number: int,
-    problem: str | None,
-    options: list[str],
-    steps: int | None,
-    seed: int,
-) -> dict[str, Any]:
-    """Those of :func:`proxmatch.learning.adapt`."""
-    import torch
+def _check(method: str, images: Path | None, steps: int | None, budget: float | None) -> None:
+    """Options that are about some methods only."""
+    from typing import get_args
 
     from proxmatch.errors import InputError
+    from proxmatch.learning.adapt import Method
+
+    if method not in get_args(Method):
+        raise InputError(f"no method {method!r}; there are {', '.join(get_args(Method))}")
+    if images is None and method != "auto":
+        raise InputError(f"--method {method} needs clean --images; measurements are for auto")
+    if steps is not None and method in ("auto", "align"):
+        raise InputError(f"--steps is for methods that train, not {method}")
+    if budget is not None and (method != "auto" or images is None):
+        raise InputError("--budget is for --method auto with --images")
+
+
+def _problem(
+    source: Any, given: list[Any], problem: str, options: list[str], clean: bool
+) -> dict[str, Any]:
+    """The problem for windows of clean images, or for measurements."""
     from proxmatch.problems.catalogue import image_side, make_problem
     from proxmatch.problems.catalogue import options as read
 
-    place = images if images is not None else measurements
-    given = _images.pictures(place or Path(), number, source.channels)
-    arguments: dict[str, Any] = {"method": method}
-    if measurements is None:
-        arguments["images"] = given
-    elif len({y.shape for y in given}) > 1:
-        raise InputError("the measurements must all have one size; sort them by size")
+    found, height, width = read(problem, options), *given[0].shape[1:]
+    if clean:
+        window = getattr(getattr(source, "config", None), "size", None)
+        side = window or min(64, *(n for image in given for n in image.shape[1:]))
+        size = (side, side)
     else:
-        arguments["measurements"] = torch.stack(given)
-    if problem is not None:
-        found = read(problem, options)
-        if measurements is None:
-            window = getattr(getattr(source, "config", None), "size", None)
-            side = window or min(64, *(n for image in given for n in image.shape[1:]))
-            arguments["size"], size = side, (side, side)
-        else:
-            size = image_side(problem, (given[0].shape[1], given[0].shape[2]), found)
-        arguments["problem"] = make_problem(problem, size, found, channels=source.channels)
-    elif options:
-        raise InputError("--set is about a problem: name it with --problem")
-    if method not in ("auto", "align"):
-        arguments["settings"] = _settings(source, method, len(given), steps, seed)
-    elif steps is not None:
-        raise InputError(f"--steps is for methods that train, not {method}")
-    return arguments
+        size = image_side(problem, (height, width), found)
+    made = make_problem(problem, size, found, channels=source.channels)
+    return {"problem": made.to(next(source.parameters()).device)} | (
+        {"size": side} if clean else {}
+    )
 
 
 def _settings(source: Any, method: Any, number: int, steps: int | None, seed: int) -> Any:
@@ -153,14 +167,21 @@ def _settings(source: Any, method: Any, number: int, steps: int | None, seed: in
     return adaptation_settings(source, method, inputs, **changes)
 
 
-def _run(source: Any, arguments: dict[str, Any], out: Path) -> AdaptationResult:
+def _run(source: Any, arguments: dict[str, Any], out: Path, place: Any) -> AdaptationResult:
+    from proxmatch.commands.train import fabric
     from proxmatch.denoisers import save
     from proxmatch.learning import adapt
     from proxmatch.learning.progress import bar
 
-    settings = arguments.get("settings")
-    with bar(settings.steps if settings else 1, "adapting") as on_step:
-        result = adapt(source, **arguments, folder=out / "run", on_step=on_step)
+    if "settings" in arguments:
+        with bar(arguments["settings"].steps, "adapting") as on_step:
+            result = adapt(
+                source, **arguments, folder=out / "run", fabric=fabric(place), on_step=on_step
+            )
+    else:
+        result = adapt(
+            source, **arguments, on_candidate=lambda name: _screen.say(f"trying: {name}")
+        )
     save(result.model, out / "model")
     return result
 

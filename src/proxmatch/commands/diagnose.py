@@ -72,6 +72,10 @@ def command(
         with owned(out):
             content = text.dumps(record, indent=1, allow_nan=False) + "\n"
             write_together(out, {"diagnosis.json": content.encode()})
-    _screen.show(record, json, *(d.table() for d in found), *(d.advice() for d in found[:1]))
-    if any(d.verdict is not Verdict.MATCHED for d in found):
+    worst = max(found, key=lambda d: list(Verdict).index(d.verdict))
+    texts = [f"{worst.problem}: {worst.advice()}"]
+    if worst.verdict is not Verdict.MATCHED:
+        texts.append(f"    proxmatch adapt {model} --images {images} --out adapted")
+    _screen.show(record, json, *(d.table() for d in found), *texts)
+    if worst.verdict is not Verdict.MATCHED:
         raise typer.Exit(1)

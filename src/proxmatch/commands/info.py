@@ -34,6 +34,6 @@ def command(json: Json = False) -> None:
         json,
         f"proxmatch {__version__}, python {record['python']}",
         f"torch {record['torch']}, deepinv {record['deepinv']}",
-        f"device: {device}, {record['threads']} threads",
+        f"device: {device}, threads: {record['threads']}",
         f"models: {', '.join(shipped()) or 'none'}",
     )

@@ -12,7 +12,11 @@ from proxmatch.commands._options import Json
 if TYPE_CHECKING:
     from proxmatch.denoisers import ProximalDenoiser
 
-HEADER = ("name", "kind", "weights", "sigma", "L", "trained on", "licence")
+#: Of the list; the rest does not fit a screen.
+COLUMNS = ("weights", "sigma", "L", "trained on", "licence")
+#: Of a card: for machines.
+LONG = ("data", "validation_data", "model", "settings", "colours", "table")
+WIDTH = 78
 
 
 def command(
@@ -27,14 +31,17 @@ def command(
 
     if name is None:
         found = {known: _summary(load(known)) for known in shipped()}
-        rows = [(known, *(_text(v) for v in card.values())) for known, card in found.items()]
-        _screen.show(found, json, _screen.table(HEADER, rows))
+        rows = [(known, *(_short(card[key]) for key in COLUMNS)) for known, card in found.items()]
+        _screen.show(found, json, _screen.table(("name", *COLUMNS), rows))
         return
     import yaml
 
     model = load(name)
     card = {**_summary(model), "transforms": _transforms(model), "card": _heart(model).record}
-    _screen.show(card, json, yaml.safe_dump(card, sort_keys=False, allow_unicode=True).rstrip())
+    shown = yaml.safe_dump(
+        _readable(card), sort_keys=False, allow_unicode=True, default_flow_style=None, width=WIDTH
+    )
+    _screen.show(card, json, f"{shown}# data, architecture and settings of the training: --json")
 
 
 def _summary(model: ProximalDenoiser) -> dict[str, Any]:
@@ -74,5 +81,18 @@ def _transforms(model: ProximalDenoiser) -> list[dict[str, Any]]:
     return found[::-1]
 
 
-def _text(value: object) -> str:
-    return "-" if value is None else str(value)
+def _short(value: object) -> str:
+    """For the list: what is known, without where it was published or a fourth digit."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value).partition(",")[0]
+
+
+def _readable(value: Any) -> Any:
+    """For people: without what is long or empty, and with four digits."""
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if k not in LONG and v not in (None, [], {})}
+        return {key: _readable(item) for key, item in kept.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(item) for item in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -118,6 +118,6 @@ def _go_on(out: Path) -> str:
 def _figures(validation: dict[str, Any] | None) -> list[str]:
     if validation is None:
         return []
-    parts = [f"denoising at {level} {dB} dB" for level, dB in validation["denoising"].items()]
-    parts += [f"{name} {dB} dB" for name, dB in validation["reconstruction"].items()]
-    return [f"held out: {', '.join(parts)}, L {validation['lipschitz']}"]
+    parts = [f"denoising at {level} {dB:.2f} dB" for level, dB in validation["denoising"].items()]
+    parts += [f"{name} {dB:.2f} dB" for name, dB in validation["reconstruction"].items()]
+    return [f"held out: {', '.join(parts)}, L {validation['lipschitz']:.2f}"]

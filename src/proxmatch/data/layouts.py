@@ -89,7 +89,10 @@ def _some(names: list[str], folder: Path, split: Split | None) -> list[str]:
 
 def _run(names: list[str], split: Split) -> list[str]:
     if len(names) < 3:
-        raise DataError(f"{len(names)} picture(s) cannot be split in three: leave out the split")
+        raise DataError(
+            f"{len(names)} picture(s) cannot be split in three; give at least 3, or do not split "
+            "them (train --validation 0)"
+        )
     tenth = max(1, round(len(names) / 10))
     validation, test = len(names) - 2 * tenth, len(names) - tenth
     runs = {"train": slice(validation), "validation": slice(validation, test)}

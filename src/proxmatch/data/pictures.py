@@ -46,7 +46,7 @@ def load(path: Path) -> tuple[Pixels, str]:
     """
     try:
         if not path.is_file():
-            raise DataError("not a regular file, or a broken link")
+            raise DataError("no such file, or not a regular one")
         with path.open("rb") as file:
             pixels = _decoded(file)
             file.seek(0)

@@ -347,6 +347,7 @@ def _some(names: Iterable[str]) -> str:
 def explain(error: ValidationError) -> str:
     """What pydantic found wrong, on one line."""
     return "; ".join(
-        f"{'.'.join(str(part) for part in e['loc']) or 'value'}: {e['msg']}"
+        f"{'.'.join(str(part) for part in e['loc']) or 'value'}: "
+        f"{'there is no such setting' if e['type'] == 'extra_forbidden' else e['msg']}"
         for e in error.errors(include_url=False)
     )

@@ -57,6 +57,9 @@ def _read(file: Path) -> Any:
     except FileNotFoundError as error:
         raise CheckpointError(f"{file}: no such file") from error
     except pickle.UnpicklingError as error:
+        with file.open("rb") as opened:
+            if opened.read(1) not in (b"P", b"\x80"):  # neither an archive nor a pickle
+                raise CheckpointError(f"{file} is not a PyTorch file") from error
         raise UnsafeCheckpointError(
             f"{file} holds more than tensors and plain containers; it was not loaded. If you trust "
             "it, load it yourself and save its state dict alone with torch.save"

@@ -42,9 +42,11 @@ def adapt(
     held_out: bool = True,
     size: int | None = None,
     budget: float | None = None,
+    seed: int = 0,
     folder: str | Path | None = None,
     fabric: Fabric | None = None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
+    on_candidate: Callable[[str], None] = lambda name: None,
 ) -> AdaptationResult:
     """Adapt a denoiser to a new domain, with a few clean images of it or with measurements alone.
 
@@ -69,10 +71,12 @@ def adapt(
             without it there is no evidence, and ``select`` must be ``last``.
         size: side of the windows; by default that of the problems or the LPN, or 64.
         budget: of ``auto``: seconds after which nothing more is tried.
+        seed: of everything that is drawn, unless ``settings`` say it.
         folder: of a fine-tuning: for the state and the log, so that an interrupted one can go on;
             by default nothing is kept.
         fabric: where and in what precision a fine-tuning runs.
         on_step: told the step of a fine-tuning and its loss.
+        on_candidate: told what ``auto`` is about to try.
 
     Raises:
         InputError: something that does not fit.
@@ -91,7 +95,7 @@ def adapt(
                 "with measurements, give the one problem that made them, and neither images nor "
                 "settings nor a method: they are aligned and relaxed"
             )
-        return blind(model, measurements, problems[0])
+        return blind(model, measurements, problems[0], seed=seed)
     if images is None:
         raise InputError("give images of the new domain, or measurements and their problem")
     given = _checked(images, model)
@@ -105,11 +109,21 @@ def adapt(
         draws = 4 if len(given) <= 10 else 1
     if settings is None and method not in ("auto", "align"):
         number = len(hold_out(given, size).training if held_out else given)
-        settings = adaptation_settings(model, cast("Loss", method), number * (draws or 1))
+        settings = adaptation_settings(
+            model, cast("Loss", method), number * (draws or 1), seed=seed
+        )
     if held_out or (settings is not None and settings.trajectory is not None):
         problems = problems or default_problems((size, size), model.channels)
     if settings is None and method == "auto":
-        return auto(model, given, problems=problems, size=size, budget=budget)
+        return auto(
+            model,
+            given,
+            problems=problems,
+            size=size,
+            budget=budget,
+            seed=seed,
+            on_candidate=on_candidate,
+        )
     if settings is None:
         return _align(model, given, problems, size, held_out)
     return fine_tune(

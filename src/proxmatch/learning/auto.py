@@ -102,6 +102,7 @@ def auto(
     search: Search | None = None,
     budget: float | None = None,
     seed: int = 0,
+    on_candidate: Callable[[str], None] = lambda name: None,
 ) -> AdaptationResult:
     """The best that can be made of a denoiser with these images; see :mod:`.auto`.
 
@@ -114,6 +115,7 @@ def auto(
         budget: seconds after which no further candidate is begun; the cheap ones come first. What
             is chosen then depends on the speed of the machine.
         seed: of everything that is drawn.
+        on_candidate: told the name of the candidate that is begun.
     """
     began = time.monotonic()
     search = search or Search()
@@ -131,6 +133,7 @@ def auto(
     for maker in _makers(model, images, placed, size, search, seed):
         if budget is not None and tried and time.monotonic() - began > budget:
             break
+        on_candidate(maker.name)
         started = time.monotonic()
         made = maker.fit(windows)
         strength = tune(made, maker.strengths, placed, few, seed=seed).chosen.strength

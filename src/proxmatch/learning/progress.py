@@ -33,7 +33,8 @@ def bar(
         Remaining(),
         TextColumn("loss {task.fields[loss]}"),
     )
-    with Progress(*columns, console=console or Console(stderr=True)) as progress:
+    console = console or Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=steps, loss="...", rate="")
 
         def on_step(step: int, loss: float) -> None:

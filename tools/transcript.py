@@ -1,0 +1,309 @@
+"""Every command on real pictures, and wrong uses, as they look in a terminal of 80 columns.
+
+    python tools/transcript.py --data DATA --out results/transcripts
+
+DATA holds ``celeba/``, ``brecahad/`` and ``cbsd68/``. A few small files of them are laid out in a
+temporary folder, in which the commands of ``RIGHT`` and ``WRONG`` run one after the other. Writes
+README.md, and ends with exit code 1 if a command did not end as it should: right uses with the
+exit code beside them, wrong uses with 2, on one screen and without a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+import proxmatch as pm
+from proxmatch.cli import run
+from proxmatch.data import encode_image, read_image
+from proxmatch.denoisers import LPN, LPNConfig
+from proxmatch.files import write_together
+
+SCREEN = 24  # lines
+KEPT = 30  # of an output; what is longer is cut in the middle
+
+FEW = "--images DATA/faces --number 4 --seed 1"
+#: Commands by chapter, each with the exit code it ends with.
+RIGHT: dict[str, list[tuple[str, int]]] = {
+    "What there is": [
+        ("--version", 0),
+        ("info", 0),
+        ("info --json", 0),
+        ("models", 0),
+        ("models gs-histology", 0),
+    ],
+    "Reconstruct": [
+        ("reconstruct lpn-photographs DATA/blurred --problem deblurring --out OUT/sharp", 0),
+        (
+            "reconstruct gs-photographs DATA/photographs/crop.png --problem super-resolution "
+            "--set factor=2 --simulate --iterations 10 --threads 1 --device cpu --out OUT/sr",
+            0,
+        ),
+        (
+            "reconstruct lpn-faces DATA/mixed --problem denoising --set noise=0.05 --simulate "
+            "--bits 16 --format tif --out OUT/mixed",
+            0,
+        ),
+        (
+            "reconstruct gs-faces DATA/faces/000001.jpg --problem motion-deblurring --set length=9 "
+            "--set angle=30 --simulate --iterations 5 --json --out OUT/motion",
+            0,
+        ),
+        (
+            "reconstruct lpn-faces DATA/faces/000001.jpg --problem inpainting --set keep=0.5 "
+            "--simulate --out OUT/inpainted",
+            0,
+        ),
+        (
+            "reconstruct lpn-faces DATA/crops --problem compressed-sensing --set share=0.5 "
+            "--simulate --out OUT/sensed",
+            0,
+        ),
+        (
+            "reconstruct lpn-histology DATA/faces/000001.jpg --problem deblurring --simulate "
+            "--out OUT/wrong-prior",
+            0,
+        ),
+    ],
+    "Diagnose": [
+        ("diagnose lpn-histology --images DATA/faces --number 4", 1),
+        ("diagnose lpn-faces --images DATA/faces --number 4 --out OUT/diagnosis", 0),
+        (
+            "diagnose gs-histology --reference gs-faces --images DATA/faces --number 2 "
+            "--problem deblurring --iterations 10",
+            1,
+        ),
+        (
+            "diagnose lpn-histology --images DATA/histology --downscale 2 --number 4 "
+            "--problem deblurring --json",
+            0,
+        ),
+    ],
+    "Adapt": [
+        (f"adapt lpn-histology {FEW} --budget 60 --out OUT/auto", 0),
+        (f"adapt lpn-histology {FEW} --method align --problem deblurring --out OUT/align", 0),
+        (f"adapt lpn-histology {FEW} --method pm --steps 60 --out OUT/pm", 0),
+        (f"adapt lpn-histology {FEW} --method mse --steps 60 --out OUT/mse", 0),
+        (f"adapt lpn-histology {FEW} --method l1 --steps 60 --out OUT/l1", 0),
+        (
+            "adapt gs-histology --images DATA/faces --number 2 --method adapm --steps 20 "
+            "--problem deblurring --device cpu --threads 1 --out OUT/adapm",
+            0,
+        ),
+        (
+            "adapt lpn-histology --measurements DATA/blurred-faces --problem deblurring "
+            "--out OUT/blind",
+            0,
+        ),
+        ("models OUT/auto/model", 0),
+        (
+            "reconstruct OUT/auto/model DATA/faces/000006.jpg --problem deblurring --simulate "
+            "--out OUT/right-prior",
+            0,
+        ),
+    ],
+    "Train, import, certify, report": [
+        (
+            "train lpn --images DATA/photographs --steps 40 --batch 2 --validation 4 --seed 3 "
+            "--out OUT/trained",
+            0,
+        ),
+        (
+            "import DATA/official.pt --kind lpn-official --set sigma=0.05 --out OUT/imported",
+            0,
+        ),
+        (
+            "certify lpn-histology --reference lpn-faces --images DATA/faces --number 1 "
+            "--iterations 3 --out OUT/certificate",
+            0,
+        ),
+        ("report OUT/certificate --json", 0),
+    ],
+}
+
+BLUR = "--problem deblurring --out OUT/new"
+#: Wrong uses: exit code 2.
+WRONG = [
+    "recontruct lpn-faces DATA/faces",
+    "models lpn-cat",
+    "models DATA/faces",
+    "models OUT/broken",
+    "import DATA/faces/000001.jpg --kind lpn-official --out OUT/new",
+    "import DATA/official.pt --kind gsdrunet --out OUT/new",
+    "import DATA/official.pt --kind lpn --out OUT/new",
+    "import DATA/official.pt --kind lpn-official --set noise=3 --out OUT/new",
+    "train lpn --images DATA/faces --batch 0 --out OUT/new",
+    "train resnet --images DATA/faces --out OUT/new",
+    "train lpn --images DATA/tiny --out OUT/new",
+    "train lpn --images DATA/photographs --steps 50 --out OUT/trained",
+    "train lpn --images DATA/photographs --config DATA/settings.yaml --out OUT/new",
+    "adapt lpn-faces --out OUT/new",
+    "adapt lpn-faces --images DATA/faces --method gan --out OUT/new",
+    "adapt lpn-faces --images DATA/faces --method adapm --out OUT/new",
+    "adapt lpn-faces --images DATA/faces --method align --steps 5 --out OUT/new",
+    "adapt lpn-faces --images DATA/faces --method pm --budget 5 --out OUT/new",
+    "adapt lpn-faces --images DATA/tiny --out OUT/new",
+    "adapt lpn-faces --measurements DATA/faces --out OUT/new",
+    "adapt lpn-faces --measurements DATA/faces --problem deblurring --method mse --out OUT/new",
+    "adapt lpn-faces --measurements DATA/mixed --problem deblurring --out OUT/new",
+    "adapt lpn-faces --images DATA/faces --problem deblurring --set factor=2 --out OUT/new",
+    f"reconstruct lpn-faces DATA/nothing.png {BLUR}",
+    f"reconstruct lpn-faces DATA/damaged.png {BLUR}",
+    f"reconstruct lpn-faces DATA/text.png {BLUR}",
+    f"reconstruct lpn-faces DATA/empty {BLUR}",
+    "reconstruct lpn-faces DATA/faces --problem deblur --out OUT/new",
+    f"reconstruct lpn-faces DATA/faces {BLUR} --set sigma=3",
+    f"reconstruct lpn-faces DATA/faces {BLUR} --set noise=-1",
+    f"reconstruct lpn-faces DATA/faces {BLUR} --set kernel_size=401",
+    f"reconstruct lpn-faces DATA/faces {BLUR} --bits 12",
+    f"reconstruct lpn-faces DATA/faces {BLUR} --format jpg",
+    f"reconstruct lpn-faces DATA/faces {BLUR} --device cuda:7",
+    f"reconstruct lpn-faces DATA/faces {BLUR} --iterations many",
+    "reconstruct lpn-faces DATA/faces --problem deblurring --out OUT/sharp",
+    "reconstruct lpn-faces DATA/faces --problem deblurring --out DATA/text.png",
+    "reconstruct lpn-faces DATA/faces --problem motion-deblurring --set kernel=DATA/no.png "
+    "--out OUT/new",
+    "diagnose lpn-faces --images DATA/faces --size 100",
+    "diagnose lpn-faces --images DATA/faces --reference lpn-face",
+    "diagnose lpn-faces --images DATA/faces --problem tomography",
+    "diagnose lpn-faces",
+    "certify lpn-faces --images DATA/faces --out OUT/new",
+    "certify lpn-faces --reference gs-faces --images DATA/faces --size 4 --out OUT/new",
+    "report OUT/nothing",
+]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ran: its text, what it printed, and its exit code."""
+
+    command: str
+    printed: str
+    code: int
+
+    def markdown(self) -> str:
+        """As in a terminal, cut where it is long."""
+        lines = [line.rstrip() for line in self.printed.rstrip().splitlines()]
+        if len(lines) > KEPT:
+            half = KEPT // 2
+            lines = [*lines[:half], f"... ({len(lines) - 2 * half} lines)", *lines[-half:]]
+        shown = "\n".join([f"$ proxmatch {self.command}", *lines, f"exit code {self.code}"])
+        return f"```console\n{shown}\n```\n"
+
+
+def main() -> None:
+    """Run everything, write the page, and say what did not end as it should."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    os.environ |= {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+    out, data = args.out.resolve(), args.data.resolve()
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        lay_out(data)
+        page = "".join(chapters(faults))
+    out.mkdir(parents=True, exist_ok=True)
+    write_together(out, {"README.md": page.encode()})
+    for fault in faults:
+        sys.stderr.write(f"{fault}\n")
+    sys.exit(1 if faults else 0)
+
+
+def chapters(faults: list[str]) -> Iterator[str]:
+    """The page, piece by piece."""
+    number = sum(map(len, RIGHT.values()))
+    yield (
+        "# Transcripts\n\n"
+        f"`tools/transcript.py`: {number} right and {len(WRONG)} wrong uses of the command line on "
+        "faces (CelebA, 89 x 109), histology (BreCaHAD) and photographs (CBSD68), in a terminal of "
+        "80 columns. DATA holds a few of these pictures, OUT is where commands write. Short "
+        "trainings and few images: they show the commands, not what the methods can do.\n"
+    )
+    for title, commands in RIGHT.items():
+        yield f"\n## {title}\n\n"
+        for text, code in commands:
+            done = call(text)
+            if done.code != code or "Traceback" in done.printed:
+                faults.append(f"exit code {done.code}, not {code}: proxmatch {text}")
+            yield done.markdown()
+    yield "\n## Wrong uses\n\nExit code 2, and nothing is written.\n\n"
+    for text in WRONG:
+        done = call(text)
+        unfit = [w for w in ("Traceback", "This is a defect") if w in done.printed]
+        if done.code != 2 or unfit or len(done.printed.splitlines()) > SCREEN:
+            faults.append(f"exit code {done.code} {unfit}: proxmatch {text}")
+        if Path("OUT/new").exists() and any(Path("OUT/new").iterdir()):
+            faults.append(f"it wrote {[p.name for p in Path('OUT/new').iterdir()]}: {text}")
+            shutil.rmtree("OUT/new")
+        yield done.markdown()
+
+
+def call(text: str) -> Done:
+    """Run a command in this process."""
+    sys.stderr.write(f"proxmatch {text}\n")
+    shown = io.StringIO()
+    with redirect_stdout(shown), redirect_stderr(shown):
+        code = run(shlex.split(text))
+    return Done(text, shown.getvalue(), code)
+
+
+def lay_out(data: Path) -> None:
+    """DATA: a few pictures as they are, and what the wrong uses need."""
+    here = Path("DATA")
+    for name in ("blurred", "blurred-faces", "mixed", "tiny", "crops", "empty", "photographs"):
+        (here / name).mkdir(parents=True)
+    faces = sorted((data / "celeba" / "img_align_celeba").glob("*.jpg"))[:6]
+    photographs = sorted((data / "cbsd68").glob("*.png"))[:4]
+    slides = sorted((data / "brecahad" / "images").glob("*.jpg"))[:2]
+    _copy(faces, here / "faces")
+    _copy(photographs, here / "photographs")
+    _copy(slides, here / "histology")
+    picture = Image.open(photographs[0])
+    picture.crop((100, 100, 196, 164)).save(here / "photographs" / "crop.png")
+    for face in faces:
+        (here / "blurred-faces" / f"{face.stem}.png").write_bytes(_blurred(face))
+    for path in photographs[:2]:
+        (here / "blurred" / path.name).write_bytes(_blurred(path, bits=16))
+    Image.open(faces[0]).crop((12, 22, 76, 86)).save(here / "crops" / "face.png")
+    Image.open(faces[0]).crop((0, 0, 20, 20)).save(here / "tiny" / "face.png")
+    Image.open(faces[1]).convert("L").save(here / "mixed" / "grey.png")
+    Image.open(faces[2]).crop((10, 10, 60, 90)).save(here / "mixed" / "narrow.bmp")
+    (here / "mixed" / "deep.png").write_bytes(encode_image(read_image(faces[3]).pixels, bits=16))
+    (here / "damaged.png").write_bytes(photographs[0].read_bytes()[:5000])
+    (here / "text.png").write_text("no picture")
+    (here / "settings.yaml").write_text("steps: 10\nlearning_rate: 0.1\n")
+    torch.save(LPN(LPNConfig.official(hidden=4, features=3)).state_dict(), here / "official.pt")
+    broken = Path("OUT/broken")
+    pm.save(LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,))), broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def _copy(files: list[Path], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        shutil.copy(file, folder)
+
+
+def _blurred(path: Path, bits: int = 8) -> bytes:
+    """A measurement of a picture as a picture: blurred, with noise."""
+    x = read_image(path).pixels[None]
+    problem = pm.gaussian_deblurring((x.shape[2], x.shape[3]))
+    return encode_image(problem.measure(x, seed=0)[0], bits=16 if bits == 16 else 8)
+
+
+if __name__ == "__main__":
+    main()
