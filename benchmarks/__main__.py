@@ -67,11 +67,7 @@ def main() -> None:
     console.print("its own calls: those of the denoiser and of A^T A in the same run")
     console.print(table)
 
-    found = theory.inversion()
-    console.print(
-        f"inverse against fmin_cg: {found.ratios[0]:.1f} x, float32 first {found.ratios[1]:.1f} x "
-        "(bound 10)"
-    )
+    console.print(theory.inversion())
 
 
 if __name__ == "__main__":

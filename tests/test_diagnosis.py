@@ -63,7 +63,8 @@ def test_errors_add_up_as_squares_where_the_conditional_mean_is_known() -> None:
     true = float((model(z) - exact(z)).detach().norm() / images.norm())
     squares = math.sqrt(found.error**2 - found.wiener_error**2)
     assert squares == pytest.approx(true, rel=0.05)
-    expected = math.sqrt(found.error**2 - (FLOOR * found.wiener_error) ** 2) * found.activity
+    excess = found.error**2 - (FLOOR * found.wiener_error) ** 2
+    expected = math.sqrt(max(excess, found.predictable * found.error**2)) * found.activity
     assert found.score == pytest.approx(expected)
     matched = pm.diagnose(exact, images, pm.gaussian_deblurring(32), iterations=1)
     assert matched.residual == pytest.approx(matched.residual_expected, rel=0.02)

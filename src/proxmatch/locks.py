@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ LOCK = ".proxmatch.lock"
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Make a folder, if need be, and own it for the length of the block.
+    """Make a folder, if need be, and own it for the length of the block; an empty one goes again.
 
     Args:
         folder: for the output of one run.
@@ -54,8 +54,9 @@ def owned(folder: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(handle)
-        if new and not any(folder.iterdir()):  # nothing came of it
-            folder.rmdir()
+        if new:  # and nothing came of it
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _acquire(path: Path) -> int:

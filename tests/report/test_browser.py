@@ -81,9 +81,10 @@ CHOICES = {
 }
 #: A number that stands for all that a part of the page shows, but for its controls.
 SHOWN = """part => {
-  const copy = document.querySelector(part).closest('section').cloneNode(true);
+  const section = document.querySelector(part).closest('section');
+  const copy = section.cloneNode(true);
   copy.querySelectorAll('.control').forEach(e => e.remove());
-  const drawn = [...document.querySelectorAll('#story canvas, #browser canvas')];
+  const drawn = [...section.querySelectorAll('canvas')];
   const text = copy.innerHTML + drawn.map(c => c.toDataURL()).join();
   let sum = 0;
   for (let i = 0; i < text.length; i++) sum = (31 * sum + text.charCodeAt(i)) | 0;
@@ -110,7 +111,7 @@ def test_every_choice_shows_something_else(page: Any) -> None:
                 control.locator("select").select_option(then)
             else:
                 control.locator(f"input[value='{then}']").check(force=True)
-            page.wait_for_function(OTHERWISE, arg=[group, before])
+            page.wait_for_function(OTHERWISE, arg=[group, before], polling=50)
             assert control.locator(":checked").get_attribute("value") == then
 
 

@@ -46,8 +46,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str = "")
 
     made = Table(title=escape(title) or None)
     for i, name in enumerate(header):
-        justify = "right" if all(_numeric(row[i]) for row in rows) else "left"
-        made.add_column(escape(name), overflow="fold", justify=justify)
+        numbers = all(_numeric(row[i]) for row in rows)
+        made.add_column(escape(name), overflow="fold", justify="right" if numbers else "left")
     for row in rows:
         made.add_row(*map(escape, row))
     return made

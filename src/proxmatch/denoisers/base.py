@@ -13,14 +13,23 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
 from deepinv.models import Denoiser
 from torch import Tensor
 
-from proxmatch.denoisers.inverse import Inverse, anderson, default_tolerance, newton_cg
+from proxmatch.denoisers.inverse import (
+    SINGLE,
+    Inverse,
+    anderson,
+    by_formula,
+    default_tolerance,
+    newton_cg,
+)
 from proxmatch.errors import InputError, NotConvergedWarning
 
 Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
@@ -88,9 +97,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     ) -> Inverse:
         """Solve D(z) = u, image by image within one batch.
 
-        Accelerated fixed-point iteration z <- u + z - D(z) first, which is the cheaper. Then, if
-        h is convex by construction, Newton-CG on z -> h(z) - <u, z> for images not solved so far;
-        without that, an image may not converge (u outside the image of D, or L >= 1).
+        Accelerated fixed-point iteration z <- u + z - D(z), in float32 as far as that goes. Then,
+        if h is convex by construction, Newton-CG on z -> h(z) - <u, z> for images not solved so
+        far; without that, the iteration goes on in the precision of u, and an image may not
+        converge (u outside the image of D, or L >= 1).
 
         Args:
             u: ``(B, C, H, W)``.
@@ -105,6 +115,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
         return self._solve(u, sigma, start, tolerance, max_iterations)
 
+    @torch.no_grad()
     def _solve(
         self,
         u: Tensor,
@@ -114,13 +125,37 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         max_iterations: int,
     ) -> Inverse:
         """D(z) = u for arguments that have been checked; a denoiser that knows better overrides."""
-        first = anderson(lambda z: self.forward(z, sigma), u, start, tolerance, max_iterations)
-        if bool(first.converged.all()) or not self.always_convex:
-            return first
-        second = newton_cg(
-            lambda z: self.linearize(z, sigma), u, first.z, tolerance, max_iterations
-        )
-        return replace(second, iterations=first.iterations + second.iterations)
+        double, warm = u.dtype == torch.float64, start is not u
+        if warm:  # it may be the solution already
+            given = by_formula(start, self.forward(start, sigma), u, tolerance)
+            if bool(given.converged.all()):
+                return given
+        with torch.inference_mode(False):
+            rough = deepcopy(self).float() if double else self
+        levels = sigma.flatten() if isinstance(sigma, Tensor) and sigma.numel() > 1 else None
+
+        def fixed_point(of: ProximalDenoiser, u: Tensor, z: Tensor, tolerance: float) -> Inverse:
+            def step(z: Tensor, places: Tensor) -> Tensor:
+                return of.forward(z, sigma if levels is None else levels[places])
+
+            return anderson(step, u, z, tolerance, max_iterations)
+
+        def linearize(z: Tensor) -> Linearization:
+            if rough is self:
+                return self.linearize(z, sigma)
+            at = cache(lambda: rough.linearize(z.float(), sigma)[1])  # only if a step is taken
+            return self.forward(z, sigma), lambda v: at()(v)
+
+        enough = 0.9 * max(tolerance, SINGLE) if double else tolerance
+        found = fixed_point(rough, u.float(), start.float(), enough)
+        spent = found.iterations + int(warm)
+        if self.always_convex and (double or not bool(found.converged.all())):
+            found = newton_cg(linearize, u, found.z.to(u), tolerance, max_iterations)
+            spent = spent + found.iterations
+        elif double:
+            found = fixed_point(self, u, found.z.to(u), tolerance)
+            spent = spent + found.iterations
+        return replace(found, iterations=spent)
 
     def regularizer(
         self,

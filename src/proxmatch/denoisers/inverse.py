@@ -1,11 +1,10 @@
-"""Solving D(z) = u for a batch of images: Newton-CG and accelerated fixed-point iteration."""
+"""Solving D(z) = u for a batch of images: accelerated fixed-point iteration and Newton-CG."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ class Inverse:
         z: ``(B, C, H, W)``.
         residual: |D(z) - u| / max(|u|, 0.1 sqrt(n)), ``(B,)``: relative to the n pixels of u, or
             to those of a dark grey image where u is darker still.
-        iterations: evaluations of D spent on each image, ``(B,)``.
+        iterations: evaluations of D spent on each image, in any precision, ``(B,)``.
         converged: whether the residual is within the tolerance asked for, ``(B,)``.
     """
 
@@ -34,6 +33,10 @@ class Inverse:
 def default_tolerance(dtype: torch.dtype) -> float:
     """What can be reached comfortably: 1e-10 in float64, 1e-5 in float32."""
     return 1e-10 if dtype == torch.float64 else 1e-5
+
+
+#: Relative residual down to which float32 is as good as float64.
+SINGLE = 1e-6
 
 
 def residual_scale(u: Tensor) -> Tensor:
@@ -113,10 +116,11 @@ def newton_cg(
 
     The step solves J_D(z) s = u - D(z) by conjugate gradients, to a relative accuracy that
     tightens with the residual (superlinear convergence). J_D is symmetric positive definite, so s
-    is a descent direction of |D(z) - u|^2.
+    is a descent direction of |D(z) - u|^2. The steps are solved for in float32: what that spoils,
+    the next step makes good, and D(z) - u is in the precision of u.
 
     Args:
-        linearize: z -> D(z) and v -> J_D(z) v.
+        linearize: z -> D(z) in the precision of u, and v -> J_D(z) v in float32.
         u: right-hand sides, ``(B, ...)``.
         start: where to start.
         tolerance: on the residual.
@@ -137,7 +141,7 @@ def newton_cg(
         # No need to solve far beyond the tolerance, nor anything for images that are done.
         forcing = torch.maximum(forcing, 0.3 * tolerance / residual.clamp_min(tolerance))
         rhs = torch.where(_over(active, u), u - dz, 0)
-        step = conjugate_gradient(jacobian, rhs, forcing, max_cg)
+        step = conjugate_gradient(jacobian, rhs.float(), forcing.float(), max_cg)
         length = torch.where(active, 1.0, 0.0).to(u.dtype)
         todo = active
         for _ in range(12):
@@ -161,7 +165,7 @@ def newton_cg(
 
 @torch.no_grad()
 def anderson(
-    step: Callable[[Tensor], Tensor],
+    step: Callable[[Tensor, Tensor], Tensor],
     u: Tensor,
     start: Tensor,
     tolerance: float,
@@ -172,43 +176,61 @@ def anderson(
 
     For a gradient-step denoiser z - D(z) = grad g(z), so the map contracts where L < 1. Each image
     has its own least-squares problem over its last ``memory`` residuals, and keeps its best point.
+    An image is left out of further evaluations once it is solved, or when twice ``memory`` of them
+    have not improved it.
 
     Args:
-        step: z -> D(z).
+        step: z and the places of its images in the batch -> D(z).
         u: right-hand sides, ``(B, ...)``.
         start: where to start.
         tolerance: on the residual.
         max_iterations: bound on the evaluations of D.
         memory: how many earlier residuals are combined.
     """
-    scale = residual_scale(u)
-    z = start.clone()
-    best, best_residual = z, torch.full_like(scale, torch.inf)
+    scale, goal, z = residual_scale(u), u.flatten(1), start.flatten(1)
+    best, residual = z.clone(), torch.full_like(scale, torch.inf)
     iterations = torch.zeros_like(scale, dtype=torch.long)
-    zs: list[Tensor] = []
-    fs: list[Tensor] = []
-    for _ in range(max_iterations):
-        active = ~(best_residual <= tolerance)
-        if not bool(active.any()):
+    improved = torch.zeros_like(iterations)  # at which iteration
+    # Differences of successive residuals f = u - D(z) and plain steps z + f, oldest overwritten.
+    df, dx = (z.new_empty(len(z), memory, z.shape[1]) for _ in range(2))
+    gram = z.new_empty(len(z), memory, memory)
+    f, x = torch.zeros_like(z), z
+    live = torch.arange(len(z), device=z.device)
+    for k in range(max_iterations):
+        f, f_before, x_before = torch.zeros_like(f), f, x
+        f[live] = goal[live] - step(z[live].view(-1, *u.shape[1:]), live).flatten(1)
+        iterations[live] += 1
+        now = f.norm(dim=1) / scale
+        better = torch.zeros_like(now, dtype=torch.bool)
+        better[live] = now[live] < residual[live]
+        best = torch.where(better[:, None], z, best)
+        residual = torch.where(better, now, residual)
+        improved = torch.where(better, k, improved)
+        live = ((residual > tolerance) & (k - improved < 2 * memory)).nonzero().flatten()
+        if not len(live):
             break
-        f = u - step(z)
-        residual = norm(f) / scale
-        iterations = iterations + active
-        better = residual < best_residual
-        best = torch.where(_over(better, z), z, best)
-        best_residual = torch.where(better, residual, best_residual)
-        zs, fs = [*zs[-memory:], z], [*fs[-memory:], f]
-        z = z + f
-        if len(fs) > 1:
-            df = torch.stack([b - a for a, b in pairwise(fs)], 1).flatten(2)
-            dz = torch.stack([b - a for a, b in pairwise(zs)], 1).flatten(2)
-            gram = df @ df.transpose(1, 2)
-            # A slight ridge, relative to the scale of each system, keeps stale residuals harmless.
-            ridge = torch.finfo(u.dtype).eps * 10 * gram.diagonal(dim1=1, dim2=2).amax(1)
-            eye = torch.eye(gram.shape[1], dtype=u.dtype, device=u.device)
-            gram = gram + ridge.clamp_min(torch.finfo(u.dtype).tiny).view(-1, 1, 1) * eye
-            weights = torch.linalg.solve(gram, df @ f.flatten(1)[:, :, None])
-            correction = ((df + dz).transpose(1, 2) @ weights).view_as(z)
-            z = z - correction
-        z = torch.where(torch.isfinite(z), z, best)
-    return Inverse(best, best_residual, iterations, best_residual <= tolerance)
+        x = z = z + f
+        if k > 0:
+            new, used = (k - 1) % memory, min(k, memory)
+            df[:, new], dx[:, new] = f - f_before, x - x_before
+            window = df[:, :used]
+            products = torch.stack([df[:, new], f], 1) @ window.transpose(1, 2)
+            gram[:, new, :used] = gram[:, :used, new] = products[:, 0]
+            weights = _least_squares(gram[:, :used, :used], products[:, 1])
+            z = x - (weights[:, None] @ dx[:, :used])[:, 0]
+            lost = ~z.sum(1).isfinite()
+            z[lost] = best[lost]
+    return Inverse(best.view_as(u), residual, iterations, residual <= tolerance)
+
+
+def _least_squares(gram: Tensor, b: Tensor) -> Tensor:
+    """Solve G w = b, ``(B, m)``, with a ridge that keeps nearly dependent columns harmless.
+
+    Columns of all sizes count alike: they go down with the residual, by orders of magnitude.
+    """
+    g, eps = gram.double(), torch.finfo(gram.dtype).eps
+    size = g.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+    unit = g * size[:, :, None] * size[:, None]
+    unit = unit + 10 * eps * torch.eye(unit.shape[1], dtype=unit.dtype, device=unit.device)
+    weights: Tensor = size * torch.linalg.solve(unit, size * b.double())
+    return weights.to(b)

@@ -72,6 +72,34 @@ class Certificate:
     runs: dict[str, Run]
     infimum: Tensor
 
+    @classmethod
+    def of(
+        cls,
+        problem: str,
+        paths: Mapping[str, tuple[Trajectory, float]],
+        infimum: Tensor | None = None,
+    ) -> Certificate:
+        """Check every inequality along paths that have been measured.
+
+        Args:
+            problem: its name.
+            paths: what was measured and the seconds it took, by the name of the denoiser.
+            infimum: F_inf - F*(x_0), if it is known, ``(B,)``.
+        """
+        if infimum is None:
+            every = torch.stack([_lowest(path.objective) for path, _ in paths.values()])
+            infimum = _lowest(every.T)
+        runs = {
+            name: Run(
+                path,
+                check(path, infimum=infimum),
+                Outlook.of(path, Constants.paper(path), infimum),
+                seconds,
+            )
+            for name, (path, seconds) in paths.items()
+        }
+        return cls(problem, runs, infimum)
+
     def table(self) -> Table:
         """One line an inequality, one column a denoiser: share, worst slack, tightness."""
         from rich.table import Table
@@ -156,19 +184,7 @@ def certify(
             )
             on_group(name, sum(len(part.step) for part in parts))
         paths[name] = joined(parts), time.perf_counter() - started
-    if infimum is None:
-        every = torch.stack([_lowest(path.objective) for path, _ in paths.values()])
-        infimum = _lowest(every.T)
-    runs = {
-        name: Run(
-            path,
-            check(path, infimum=infimum),
-            Outlook.of(path, Constants.paper(path), infimum),
-            seconds,
-        )
-        for name, (path, seconds) in paths.items()
-    }
-    return Certificate(problem.name, runs, infimum)
+    return Certificate.of(problem.name, paths, infimum)
 
 
 def joined(paths: list[Trajectory]) -> Trajectory:

@@ -26,14 +26,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from proxmatch.denoisers import Inverse, ProximalDenoiser, lipschitz
+from proxmatch.denoisers import ProximalDenoiser, lipschitz
 from proxmatch.errors import InputError, NotContractiveError, UnknownLipschitzError
 from proxmatch.metrics import norm
 from proxmatch.pnp import Denoise, Status, pnp_pgd
 from proxmatch.problems import Problem
 
 T = TypeVar("T")
-ROUGH = 1e-4  # relative residual to which an inverse is found in float32
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of a sum, relative to its largest parts
 
 
@@ -174,7 +173,6 @@ def measure(
             f"{iterates.dtype} and {tuple(queries.shape)}"
         )
     smoothness, why = _smoothness(reference)
-    rough = deepcopy(reference).float()
     blank = torch.full((count, steps + 1), math.nan, dtype=torch.float64)
     found = {name: blank.clone() for name in _CURVES}
     inverted = torch.zeros(count, steps + 1, dtype=torch.bool)
@@ -190,7 +188,7 @@ def measure(
         sizes = [1, *(min(chunk, sound - i) for i in range(1, sound, chunk))]
         for xs, zs in zip(torch.split(x, sizes), torch.split(z, sizes), strict=True):
             target = reference(zs, sigma)
-            inverse = invert_from(reference, rough, xs, zs, target, sigma, tolerance)
+            inverse = reference.inverse(xs, sigma, initial=zs, tolerance=tolerance)
             w = inverse.z
             rho = norm(reference(w, sigma) - xs)
             hz, hw = reference.potential(zs, sigma), reference.potential(w, sigma)
@@ -280,24 +278,6 @@ def local_smoothness(
 
     first = largest(torch.cat([z, solved.z, w])) if bool(solved.converged.all()) else math.nan
     return first, largest(torch.cat([z, between, w]))
-
-
-def invert_from(
-    reference: ProximalDenoiser,
-    rough: ProximalDenoiser,
-    x: Tensor,
-    z: Tensor,
-    target: Tensor,
-    sigma: float | None,
-    tolerance: float,
-) -> Inverse:
-    """D*^{-1}(x) from z, where D*(z) is ``target``: in float32 first if that is far from x.
-
-    Most of the way is made at less than half the cost, and starting anew half-way even saves steps.
-    """
-    if float((norm(x - target) / norm(x)).max()) > 10 * ROUGH:
-        z = rough.inverse(x.float(), sigma, initial=z.float(), tolerance=ROUGH).z.double()
-    return reference.inverse(x, sigma, initial=z, tolerance=tolerance)
 
 
 def in_float64(denoiser: T) -> T:
