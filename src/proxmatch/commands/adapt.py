@@ -141,7 +141,8 @@ def _problem(
     from proxmatch.problems.catalogue import image_side, make_problem
     from proxmatch.problems.catalogue import options as read
 
-    found, height, width = read(problem, options), *given[0].shape[1:]
+    found = read(problem, options)
+    height, width = given[0].shape[1:]
     if clean:
         window = getattr(getattr(source, "config", None), "size", None)
         side = window or min(64, *(n for image in given for n in image.shape[1:]))
