@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from proxmatch.experiments.bootstrap import Interval
-from proxmatch.experiments.claims import Claim, decide, verdict
+from proxmatch.experiments.claims import Claim, decide, listed, verdict
 from proxmatch.experiments.evidence import Arm, Evidence
 from proxmatch.experiments.statements import paper_claims
 from tests.experiments.made_up import made_up
@@ -143,3 +143,13 @@ def test_every_claim_has_a_name_of_its_own() -> None:
 def test_the_threshold_itself_is_not_above_it() -> None:
     assert verdict(Interval(3, 3, 3), 3) == "does not hold"
     assert verdict(Interval(3, 2, 4), 3) == "undecided"
+
+
+def test_the_list_has_a_line_for_every_claim_and_counts_the_verdicts() -> None:
+    cells = [made_up("lpn", "mse", 5, BASE), made_up("lpn", "pm", 5, BASE - 2 + noise(1))]
+    decided = decide(claims("proposed-beats-mse-psnr", n=5), Evidence(cells, 200))
+    text = listed(decided)
+    assert text.startswith("**Claims of the paper, 1: 0 hold, 1 do not hold, 0 are undecided**")
+    [line] = [line for line in text.splitlines() if decided[0]["statement"] in line]
+    assert f"{decided[0]['effect']:+.2f} dB" in line
+    assert line.count(" | ") == 4

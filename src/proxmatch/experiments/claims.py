@@ -13,6 +13,7 @@ away with the change, the change is what drives it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -106,6 +107,29 @@ def decide(claims: Sequence[Claim], evidence: Evidence) -> list[dict[str, Any]]:
             }
         )
     return decided
+
+
+def listed(decided: Sequence[dict[str, Any]]) -> str:
+    """Decided claims as a Markdown table, the verdicts counted above it."""
+    counts = Counter(claim["verdict"] for claim in decided)
+    words: dict[Verdict, str] = {
+        "holds": "hold",
+        "does not hold": "do not hold",
+        "undecided": "are undecided",
+    }
+    told = ", ".join(f"{counts[name]} {word}" for name, word in words.items())
+    lines = [
+        f"**Claims of the paper, {len(decided)}: {told}**",
+        "",
+        "| claim | paper | here, 95 % interval | verdict | beside it |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for claim in decided:
+        size = f"{claim['effect']:+.2f} {claim['unit']} [{claim['low']:+.2f}, {claim['high']:+.2f}]"
+        beside = " ".join(driver["says"] for driver in claim["drivers"])
+        cells = (claim["statement"], claim["paper"], size, claim["verdict"], beside)
+        lines.append("| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |")
+    return "\n".join([*lines, ""])
 
 
 def _drivers(claim: Claim, evidence: Evidence) -> Iterator[dict[str, Any]]:

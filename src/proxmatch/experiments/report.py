@@ -13,7 +13,7 @@ import torch
 
 from proxmatch.experiments import certificates, collect, drawn, figures, panels, pictures
 from proxmatch.experiments.cells import Store
-from proxmatch.experiments.claims import decide
+from proxmatch.experiments.claims import decide, listed
 from proxmatch.experiments.evidence import Evidence
 from proxmatch.experiments.inputs import Data
 from proxmatch.experiments.methods import PROPOSED
@@ -65,6 +65,7 @@ def write(
     evidence = Evidence(found, scale.resamples)
     claims = decide(paper_claims(families, scale.problems, scale.budgets), evidence)
     _json(out, "claims.json", claims)
+    write_together(out / "tables", {"claims.md": listed(claims).encode()})
     _json(out, "manifest.json", _manifest(scale, data, plan, store, minutes, workers))
     if finished:
         channels = data.inputs.test.shape[1]
