@@ -1,6 +1,6 @@
 """Certificates of the shipped denoisers on faces: source, adapted by MSE and by PM, reference.
 
-    python tools/certificates.py FAMILY PROBLEM --data DATA --parts PARTS --out results/theory
+    python tools/certificates.py FAMILY PROBLEM --data DATA --parts PARTS --out OUT
 
 FAMILY is ``lpn`` or ``gs``, PROBLEM ``deblurring`` or ``super-resolution``; DATA holds ``celeba/``.
 The histology denoiser is adapted to five validation faces, last weights, as in the paper; every

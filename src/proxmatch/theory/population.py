@@ -78,7 +78,7 @@ def study(
     sigma: float,
     *,
     family: Literal["lpn", "gs"] = "lpn",
-    gammas: Sequence[float] = (0.5, 0.25, 0.12),
+    gammas: Sequence[float] = (0.5, 0.2, 0.08),
     steps: int = 600,
     radius: float = 5.0,
     seed: int = 0,
