@@ -2,8 +2,8 @@
 
     python tools/transcript.py --data DATA --experiment RUN --out results/transcripts
 
-DATA holds ``celeba/``, ``brecahad/`` and ``cbsd68/``; RUN is what ``reproduce`` wrote, without which
-``report`` is left out. A few small files are laid out in a temporary folder, in which the commands
+DATA holds ``celeba/``, ``brecahad/`` and ``cbsd68/``; RUN is what ``reproduce`` wrote, without
+which ``report`` is left out. A few small files are laid out in a folder, in which the commands
 of ``RIGHT`` and ``WRONG`` run one after the other. Writes README.md, and ends with exit code 1 if a
 command did not end as it should: right uses with the exit code beside them, wrong uses with 2, on
 one screen and without a traceback.
