@@ -84,6 +84,8 @@ def test_shipped_models_on_images_of_another_domain() -> None:
     assert wrong.lipschitz_trained == pytest.approx(0.8999)
     assert wrong.denoising < right.denoising - 3
     assert wrong.psnr < right.psnr
+    better = wrong.wiener_psnr - wrong.psnr
+    assert f"A Wiener filter of these images reconstructs {better:.1f} dB" in wrong.recommendation
 
 
 @pytest.mark.parametrize("limits", [SCORES, GAPS])

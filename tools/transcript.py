@@ -1,11 +1,12 @@
 """Every command on real pictures, and wrong uses, as they look in a terminal of 80 columns.
 
-    python tools/transcript.py --data DATA --out results/transcripts
+    python tools/transcript.py --data DATA --experiment RUN --out results/transcripts
 
-DATA holds ``celeba/``, ``brecahad/`` and ``cbsd68/``. A few small files of them are laid out in a
-temporary folder, in which the commands of ``RIGHT`` and ``WRONG`` run one after the other. Writes
-README.md, and ends with exit code 1 if a command did not end as it should: right uses with the
-exit code beside them, wrong uses with 2, on one screen and without a traceback.
+DATA holds ``celeba/``, ``brecahad/`` and ``cbsd68/``; RUN is what ``reproduce`` wrote, without
+which ``report`` is left out. A few small files are laid out in a folder, in which the commands
+of ``RIGHT`` and ``WRONG`` run one after the other. Writes README.md, and ends with exit code 1 if a
+command did not end as it should: right uses with the exit code beside them, wrong uses with 2, on
+one screen and without a traceback.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
             "--iterations 3 --out OUT/certificate",
             0,
         ),
-        ("report OUT/certificate --json", 0),
+        ("report DATA/experiment --out OUT/report.html --json", 0),
     ],
 }
 
@@ -182,6 +183,7 @@ WRONG = [
     "certify lpn-faces --images DATA/faces --out OUT/new",
     "certify lpn-faces --reference gs-faces --images DATA/faces --size 4 --out OUT/new",
     "report OUT/nothing",
+    "report OUT/certificate",
 ]
 
 
@@ -207,13 +209,17 @@ def main() -> None:
     """Run everything, write the page, and say what did not end as it should."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--experiment", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     os.environ |= {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
     out, data = args.out.resolve(), args.data.resolve()
+    experiment = args.experiment and args.experiment.resolve()
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         lay_out(data)
+        if experiment is not None:
+            Path("DATA/experiment").symlink_to(experiment)
         page = "".join(chapters(faults))
     out.mkdir(parents=True, exist_ok=True)
     write_together(out, {"README.md": page.encode()})
@@ -235,6 +241,8 @@ def chapters(faults: list[str]) -> Iterator[str]:
     for title, commands in RIGHT.items():
         yield f"\n## {title}\n\n"
         for text, code in commands:
+            if "DATA/experiment" in text and not Path("DATA/experiment").exists():
+                continue
             done = call(text)
             if done.code != code or "Traceback" in done.printed:
                 faults.append(f"exit code {done.code}, not {code}: proxmatch {text}")
