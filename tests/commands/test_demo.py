@@ -32,7 +32,7 @@ def small() -> Scale:
             "rows": tuple(_once(row, none) for row in rows),
             "max_steps": 1,
             "strengths": (1.0,),
-            "auto": Search((1.0, 0.2), crops=1, steps=0),
+            "auto": Search((1.0, 0.2), crops=1, steps=0, compare=False),
         }
         families[name] = family.model_copy(update=changes)
     more = {"certificate_iterations": 1, "certificate_budget": 1, "budgets": (1,)}
