@@ -120,8 +120,12 @@ def test_the_story_is_told_with_ours_where_it_is_the_best(
         for (method, n, relaxation), psnr in values.items()
     ]
     write_csv(tmp_path / "images.csv", rows)
+    done = common | {"n": 5, "kind": "adaptation"}
+    chose = done | {"method": "auto", "status": "chose Wiener"}
+    write_csv(tmp_path / "cells.csv", [done | {"method": "pm", "status": "completed"}, chose])
     found = Page(write_report(tmp_path).read_text(encoding="utf-8"))
     assert found.numbers["story"]["method"] == told
+    assert ("auto (which chose: Wiener) with 5 images" in found.text) == (told == "auto")
     assert "deblurring at 7.0 dB" in found.text
     assert f"it ends at {max(auto, 21.0):.1f} dB" in found.text
     assert "trained on the right ones, 28.0 dB" in found.text
