@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from proxmatch.experiments.methods import METHODS
 from proxmatch.experiments.plan import Plan, plan
 from proxmatch.experiments.scales import Row, Scale, bounded, thinned
 from proxmatch.experiments.sizes import SCALES
+from proxmatch.experiments.work import search_of
+from proxmatch.learning.auto import Search
 from proxmatch.learning.settings import PRESETS
 from tests.experiments import tiny
 
@@ -154,3 +157,24 @@ def test_a_bounded_scale_has_the_cells_of_the_whole_one_each_of_them_short() -> 
     assert "more than 2 steps" in said
     assert "more test images than 1." in said
     assert bounded(whole) == whole
+
+
+def test_no_adaptation_has_more_steps_than_its_family_and_its_scale_allow() -> None:
+    scale = changed(SCALES["demo"](), max_steps=40)
+    assert (scale.steps("lpn"), scale.steps("gs")) == (40, 15)
+    assert SCALES["cpu"]().steps("lpn") is None
+    found = plan(scale, look(scale, None, None), ("lpn", "gs"))
+    for cell in found.of("adaptation"):
+        assert cell.settings["max_steps"] == (40 if cell.label.family == "lpn" else 15)
+        assert ("search" in cell.settings) == (cell.label.method == "auto")
+
+
+@pytest.mark.parametrize(
+    ("bound", "steps", "expected"), [(None, None, None), (3, 10, 3), (3, None, 3), (3, 0, 0)]
+)
+def test_auto_keeps_to_the_bound_as_well(
+    bound: int | None, steps: int | None, expected: int | None
+) -> None:
+    told = {"max_steps": bound, "search": asdict(Search(crops=2, steps=steps))}
+    assert search_of(told) == Search(crops=2, steps=expected)
+    assert search_of({"max_steps": bound}) == Search(steps=bound)

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +20,9 @@ from proxmatch.learning import (
     run,
     stream,
 )
+from proxmatch.learning import auto as module
+from proxmatch.learning.auto import Search, auto
+from proxmatch.learning.fine_tune import fine_tune
 from proxmatch.learning.frame import around, core, inside
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
@@ -176,3 +181,23 @@ def test_an_aligned_denoiser_is_fine_tuned_where_it_is(source: LPN) -> None:
     assert any(changed)
     with pytest.raises(InputError, match="cannot be trained"):
         adapt(Relaxed(source, 0.5), bright(5), settings=settings, problem=DEBLURRING)
+
+
+def test_a_search_can_be_made_smaller(source: LPN, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        steps.append(arguments[2].steps)
+        return fine_tune(*arguments, **options)
+
+    monkeypatch.setattr(module, "fine_tune", watched)
+    search = Search((1.0, 0.5), crops=1, steps=2, compare=False)
+    told: dict[str, Any] = {"problems": [DEBLURRING], "size": 16}
+    found = auto(source, list(bright(1)), search=search, **told)
+    names = ["source", "relaxed", "Wiener", "aligned + relaxed", "aligned + fine-tuned + relaxed"]
+    assert [candidate.name for candidate in found.table] == names
+    assert {c.strength for c in found.table if c.name != "Wiener"} <= {1.0, 0.5}
+    assert steps == [2]
+    less = auto(source, list(bright(1)), search=replace(search, steps=0), **told)
+    assert [candidate.name for candidate in less.table] == names[:-1]
+    assert steps == [2]

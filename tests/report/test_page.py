@@ -103,6 +103,35 @@ def test_the_numbers_are_those_of_the_folder(folder: Path, page: Page) -> None:
     assert f"it ends at {expected:.1f} dB" in page.text
 
 
+@pytest.mark.parametrize(("auto", "told"), [(27.0, "auto"), (20.0, "pm")])
+def test_the_story_is_told_with_ours_where_it_is_the_best(
+    tmp_path: Path, auto: float, told: str
+) -> None:
+    """Auto has a relaxation of its own; source and reference stand beside it as they are."""
+    values = {
+        ("source", 0, "paper"): 7.0,
+        ("source", 0, "chosen"): 25.0,
+        ("reference", 0, "paper"): 28.0,
+        ("pm", 5, "paper"): 21.0,
+        ("auto", 5, "chosen"): auto,
+    }
+    common = {"family": "lpn", "source": "extreme", "set": 0, "problem": "deblurring"}
+    rows = [
+        common | {"method": method, "n": n, "relaxation": relaxation, "image": "i", "psnr": psnr}
+        for (method, n, relaxation), psnr in values.items()
+    ]
+    write_csv(tmp_path / "images.csv", rows)
+    done = common | {"n": 5, "kind": "adaptation"}
+    chose = done | {"method": "auto", "status": "chose Wiener"}
+    write_csv(tmp_path / "cells.csv", [done | {"method": "pm", "status": "completed"}, chose])
+    found = Page(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert found.numbers["story"]["method"] == told
+    assert ("auto (which chose: Wiener) with 5 images" in found.text) == (told == "auto")
+    assert "deblurring at 7.0 dB" in found.text
+    assert f"it ends at {max(auto, 21.0):.1f} dB" in found.text
+    assert "trained on the right ones, 28.0 dB" in found.text
+
+
 def test_claims_settings_and_fingerprints_are_shown(folder: Path, page: Page) -> None:
     for claim in json.loads((folder / "claims.json").read_text()):
         assert claim["statement"] in page.text

@@ -44,6 +44,7 @@ def command(
     pictures = [str(out / "figures" / f"{entry['name']}.png") for entry in drawn]
     overview = next(table for table in result.tables if table.name == "overview")
     thinned = limits(SCALES["demo"]())
+    chosen = _chosen(out)
     record = {
         "out": str(out),
         "page": str(page),
@@ -54,6 +55,7 @@ def command(
             for _, rows in overview.groups
             for row in rows
         ],
+        "chosen": chosen,
         "claims": {claim["id"]: claim["verdict"] for claim in claims},
         "thinned": thinned,
         "cells": {"computed": result.computed, "planned": result.cells},
@@ -63,10 +65,11 @@ def command(
         json,
         overview.rich(),
         _verdicts(claims),
-        "certificate: " + " ".join(certified),
-        "in small:    " + " ".join(thinned),
-        "pictures:    " + "\n             ".join(pictures),
-        f"page:        {page}",
+        _lines("auto chose", ["; ".join(f"{who}: {what}" for who, what in chosen.items())]),
+        _lines("certificate", certified),
+        _lines("in small", thinned),
+        "\n".join(f"{'' if i else 'pictures':13}{path}" for i, path in enumerate(pictures)),
+        f"{'page':13}{page}",
     )
     if _screen.there_is_one() if show is None else show:
         typer.launch(page.resolve().as_uri())
@@ -97,6 +100,32 @@ def _verdicts(claims: list[dict[str, Any]]) -> Table:
     for says, line in lines.items():
         table.add_row(says, *(line.get(column, "") for column in columns))
     return table
+
+
+def _lines(name: str, texts: list[str]) -> str:
+    """A name and what there is to say, in lines of at most 80 columns."""
+    from textwrap import fill
+
+    return "\n".join(
+        fill(text, 80, initial_indent=f"{'' if i else name:13}", subsequent_indent=13 * " ")
+        for i, text in enumerate(texts)
+    )
+
+
+def _chosen(out: Path) -> dict[str, str]:
+    """What ``auto`` returned in each case."""
+    import csv
+
+    from proxmatch.experiments.methods import FAMILIES
+    from proxmatch.experiments.tables import SHORT
+
+    return {
+        f"{FAMILIES[row['family']]} {SHORT[row['problem']]} n = {row['n']}": row[
+            "status"
+        ].removeprefix("chose ")
+        for row in csv.DictReader((out / "cells.csv").read_text("utf-8").splitlines())
+        if (row["method"], row["kind"]) == ("auto", "adaptation")
+    }
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

@@ -131,7 +131,7 @@ def _embedded(scale: Scale, largest: int) -> Data:
     _enough(len(domain.adaptation), largest, "adaptation", where, "to adapt to")
     _enough(len(domain.test), scale.test_images, "test", where, "to test on")
     step = len(domain.test) // scale.test_images
-    places = range(0, len(domain.test), step)[: scale.test_images]
+    places = range(step // 2, len(domain.test), step)[: scale.test_images]
     drawn = {k: few_shot(domain, n, 1000 * scale.seed + k) for k, n in scale.sets.items()}
     inputs = Inputs(
         domain.test[list(places)],

@@ -104,11 +104,12 @@ def reconstructions(
             ("degraded", album.degraded(problem, image), None)
         ]
         wanted = (("source", 0, source), ("mse", n, source), (PROPOSED[family], n, source),
-                  ("aligned", 1, source), ("reference", 0, ""))  # fmt: skip
+                  ("aligned", 1, source), ("auto", n, source), ("reference", 0, ""))  # fmt: skip
         for method, number, kind in wanted:
             shown = album.last(
-                family=family, source=kind, method=method, n=number, problem=problem, image=image
-            )
+                family=family, source=kind, method=method, n=number, problem=problem, image=image,
+                relaxation="chosen" if method == "auto" else "paper",
+            )  # fmt: skip
             if shown is not None:
                 note = f", n = {number}" if number else ""
                 row.append((title(method, family) + note, *shown))
@@ -121,8 +122,8 @@ def reconstructions(
     return Drawn(
         f"{problem}-reconstructions",
         f"{problem.capitalize()}: reconstructions",
-        f"One test image, last iterates at t = 1, adaptation set 0, n = {n}; PSNR in dB. The boxes "
-        "mark the regions enlarged below.",
+        f"One test image, last iterates at t = 1 (auto: as it chose), adaptation set 0, n = {n}; "
+        "PSNR in dB. The boxes mark the regions enlarged below.",
         f"Reconstructions of one image in {problem}: "
         + "; ".join(f"{line['shown']} {line['psnr']} dB" for line in lines if line["psnr"]),
         figure,

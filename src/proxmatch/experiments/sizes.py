@@ -17,9 +17,9 @@ from proxmatch.learning.auto import Search
 
 def demo() -> Scale:
     """Less than three minutes on two cores, with what comes with proxmatch: what it is about."""
-    lpn: dict[str, Any] = {"test_images": 8, "chosen_images": 8}
+    lpn: dict[str, Any] = {"test_images": 6, "chosen_images": 6}
     gs: dict[str, Any] = {"test_images": 3, "chosen_images": 3}
-    lpn_main: dict[str, Any] = {"gap_images": 8, "lipschitz_images": 1, "curves": True}
+    lpn_main: dict[str, Any] = {"gap_images": 6, "lipschitz_images": 1, "curves": True}
     gs_main: dict[str, Any] = {"gap_images": 3, "lipschitz_images": 1, "curves": True}
     once = {1: 1, 5: 1}
 
@@ -43,28 +43,28 @@ def demo() -> Scale:
                 preset="lpn-compact",
                 training={},
                 tuning_images=1,
-                strengths=(1.0, 0.5, 0.2, 0.1),
-                max_steps=200,
-                auto=Search((1.0, 0.5, 0.2, 0.1), crops=2, steps=50),
+                strengths=(1.0, 0.3, 0.1, 0.02),
+                max_steps=150,
+                auto=Search((1.0, 0.3, 0.1, 0.02), crops=2, steps=0, compare=False),
                 rows=rows("pm", lpn, lpn_main),
             ),
             "gs": FamilyScale(
                 preset="gs-compact",
                 training={},
                 tuning_images=1,
-                strengths=(1.0, 0.3, 0.1),
-                max_steps=30,
-                auto=Search((1.0, 0.3, 0.1), crops=1, steps=0),
+                strengths=(1.0, 0.2),
+                max_steps=15,
+                auto=Search((1.0, 0.2), crops=1, steps=0, compare=False),
                 rows=rows("adapm", gs, gs_main),
             ),
         },
-        baselines=_baselines(8, once, {1: 1}),
+        baselines=_baselines(6, once, {1: 1}),
         lipschitz_at=(1, 40),
-        lanczos=15,
+        lanczos=10,
         picture_images=1,
         certificate_images=1,
         certificate_problems=("deblurring",),
-        certificate_iterations=5,
+        certificate_iterations=3,
     )
 
 

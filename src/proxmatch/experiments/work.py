@@ -128,8 +128,9 @@ def _adaptation(
                 fabric=fabric_of(shop),
             )
     record = found.model.record.get("adapted", {})
+    chosen = next((candidate.name for candidate in found.table if candidate.chosen), None)
     result = {
-        "status": str(found.status),
+        "status": str(found.status) if chosen is None else f"chose {chosen}",
         "steps": record.get("settings", {}).get("steps"),
         "step": found.step,
         "saturated": found.saturated,

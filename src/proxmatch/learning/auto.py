@@ -69,11 +69,13 @@ class Search:
         strengths: of a relaxation.
         crops: windows that strengths are compared on, at most.
         steps: of a fine-tuning, at most; None for all of them, 0 to fine-tune nothing.
+        compare: try total variation too, which takes long and cannot be chosen.
     """
 
     strengths: Sequence[float] = STRENGTHS
     crops: int = CROPS
     steps: int | None = None
+    compare: bool = True
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,8 @@ def _makers(
             lambda windows: _relaxed(_aligned(model, windows)),
             search.strengths,
         )
-    yield _Maker("total variation", lambda _: TotalVariation, WEIGHTS)
+    if search.compare:
+        yield _Maker("total variation", lambda _: TotalVariation, WEIGHTS)
     if not isinstance(model, LPN | GradientStep) or search.steps == 0:
         return
     penalties: list[Penalty | None] = [None]

@@ -93,7 +93,7 @@ def render(folder: Folder, limit: int) -> tuple[bytes, list[str]]:
 def _fill(
     folder: Folder, said: Digest, drawn: Drawn, shown: Album | None, notes: list[str]
 ) -> bytes:
-    story = tell(said, folder.pictures, shown)
+    story = tell(said, folder.pictures, shown, folder.cells)
     numbers = data(folder, said, story, shown)
     style, script = _assets(STYLES), _assets(SCRIPTS)
     template = _environment().get_template("report.html.j2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from proxmatch.report import words
@@ -43,6 +43,7 @@ class Story:
         problem: its name.
         method: that adapted.
         n: number of images it was adapted with.
+        chose: what ``auto`` returned; empty if it was not that, or differs between the sets.
         relaxation: of it; source and reference are told as they are.
         image: that is shown, if there are pictures.
         means: PSNR in dB by method: source, adapted, reference, none.
@@ -53,14 +54,27 @@ class Story:
     problem: str
     method: str
     n: int
+    chose: str
     relaxation: str
     image: str
     means: dict[str, float]
     stages: tuple[Stage, ...]
 
 
-def tell(digest: Digest, pictures: Pictures | None, album: Album | None) -> Story | None:
-    """The story of the first problem and denoiser that have an adapted row; None without one."""
+def tell(
+    digest: Digest,
+    pictures: Pictures | None,
+    album: Album | None,
+    work: Iterable[Mapping[str, str]] = (),
+) -> Story | None:
+    """The story of the first problem and denoiser that have an adapted row; None without one.
+
+    Args:
+        digest: the numbers.
+        pictures: what the album was made from.
+        album: the pictures.
+        work: rows of ``cells.csv``, which say what ``auto`` chose.
+    """
     cells, looks = digest.cells, digest.looks
     strips = [] if album is None else album.strips
     settings = [s.setting for s, _ in strips] or [cell.setting for cell in cells]
@@ -96,7 +110,15 @@ def tell(digest: Digest, pictures: Pictures | None, album: Album | None) -> Stor
         Stage(key, label, means.get(key), shown.get(key)) for key, label in labels.items()
     )
     return Story(
-        block, start.problem, start.method, start.n, start.relaxation, image, means, stages
+        denoiser=block,
+        problem=start.problem,
+        method=start.method,
+        n=start.n,
+        chose=_chosen(start, work),
+        relaxation=start.relaxation,
+        image=image,
+        means=means,
+        stages=stages,
     )
 
 
@@ -110,6 +132,25 @@ def _start(adapted: list[Setting], known: dict[Setting, float]) -> Setting:
     rivals = [s for s in known if s.method in ADAPTED and s.family == best.family]
     rivals = [s for s in rivals if (s.problem, s.n) == (best.problem, best.n)]
     return best if known[best] >= max(known[s] for s in rivals) else theirs
+
+
+def _chosen(start: Setting, work: Iterable[Mapping[str, str]]) -> str:
+    """What ``auto`` chose for a setting; empty where that is not known, or not the same for all."""
+    key = {
+        "family": start.family,
+        "source": start.source,
+        "method": start.method,
+        "n": str(start.n),
+        "problem": start.problem,
+        "kind": "adaptation",
+    }
+    said = (
+        row.get("status") or ""
+        for row in work
+        if all(row.get(name) == value for name, value in key.items())
+    )
+    found = {text.removeprefix("chose ") for text in said if text.startswith("chose ")}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _preference(setting: Setting) -> tuple[bool, int, float]:
