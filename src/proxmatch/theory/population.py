@@ -96,7 +96,7 @@ def study(
     """
     d = prior.dimension
     model: ProximalDenoiser = (
-        PointwiseLPN(d, 1.5 * radius, units=64 * d)
+        PointwiseLPN(d, 2.5 * radius, units=96 * d)
         if family == "lpn"
         else pointwise_gradient_step(d)
     )
