@@ -121,6 +121,8 @@ def listed(decided: Sequence[dict[str, Any]]) -> str:
     lines = [
         f"**Claims of the paper, {len(decided)}: {told}**",
         "",
+        "Here a positive number speaks for the claim; the paper's differences have their own sign.",
+        "",
         "| claim | paper | here, 95 % interval | verdict | beside it |",
         "| --- | --- | --- | --- | --- |",
     ]
