@@ -282,7 +282,7 @@ def lay_out(data: Path) -> None:
     picture = Image.open(photographs[0])
     picture.crop((100, 100, 196, 164)).save(here / "photographs" / "crop.png")
     for face in faces:
-        (here / "blurred-faces" / f"{face.stem}.png").write_bytes(_blurred(face))
+        (here / "blurred-faces" / f"{face.stem}.png").write_bytes(_blurred(face, side=64))
     for path in photographs[:2]:
         (here / "blurred" / path.name).write_bytes(_blurred(path, bits=16))
     Image.open(faces[0]).crop((12, 22, 76, 86)).save(here / "crops" / "face.png")
@@ -306,9 +306,11 @@ def _copy(files: list[Path], folder: Path) -> None:
         shutil.copy(file, folder)
 
 
-def _blurred(path: Path, bits: int = 8) -> bytes:
-    """A measurement of a picture as a picture: blurred, with noise."""
+def _blurred(path: Path, bits: int = 8, side: int | None = None) -> bytes:
+    """A measurement of a picture, or of its middle, as a picture: blurred, with noise."""
     x = read_image(path).pixels[None]
+    top, left = ((n - (side or n)) // 2 for n in x.shape[2:])
+    x = x[..., top : top + (side or x.shape[2]), left : left + (side or x.shape[3])]
     problem = pm.gaussian_deblurring((x.shape[2], x.shape[3]))
     return encode_image(problem.measure(x, seed=0)[0], bits=16 if bits == 16 else 8)
 
