@@ -113,7 +113,10 @@ def test_a_folder_has_one_owner(tmp_path: Path) -> None:
         pass
     with owned(tmp_path / "deep" / "er"):
         pass
-    assert list((tmp_path / "deep" / "er").iterdir()) == []
+    assert not (tmp_path / "deep" / "er").exists()  # nothing came of it
+    with owned(tmp_path / "deep" / "er"):
+        (tmp_path / "deep" / "er" / "kept").touch()
+    assert [found.name for found in (tmp_path / "deep" / "er").iterdir()] == ["kept"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1, "host": "elsewhere"}', b"\xff"])

@@ -215,5 +215,5 @@ def test_links_are_followed_to_regular_files_only(tmp_path: Path) -> None:
     (tmp_path / "broken.png").symlink_to("nowhere.png")
     os.mkfifo(tmp_path / "pipe.png")
     for name in ("broken.png", "pipe.png"):
-        with pytest.raises(DataError, match="not a regular file"):
+        with pytest.raises(DataError, match="not a regular one"):
             read(tmp_path / name)

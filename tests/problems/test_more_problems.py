@@ -236,7 +236,7 @@ def test_sizes_of_images_from_those_of_their_measurements() -> None:
         ("super-resolution", ["factor=3"], "multiples of 3"),
         ("super-resolution", ["factor=1.5"], "cannot be read"),
         ("inpainting", ["keep=0"], "share of the pixels"),
-        ("inpainting", ["mask=nowhere.png"], "nowhere.png: not a regular file"),
+        ("inpainting", ["mask=nowhere.png"], "nowhere.png: no such file, or not a regular one"),
         ("motion-deblurring", ["length=0"], "at least 1 pixel"),
         ("motion-deblurring", ["length=99"], "does not fit"),
         ("motion-deblurring", ["kernel=nowhere.png"], "nowhere.png"),

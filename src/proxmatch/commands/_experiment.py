@@ -29,7 +29,7 @@ def run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
     )
     with (
         _screen.interruptible(lambda: "the same command goes on where it stopped"),
-        Progress(*columns, console=console) as progress,
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
     ):
         bar = progress.add_task("looking at the images", total=None)
         from proxmatch.experiments.reproduce import reproduce
