@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_OUT ?= demo-out
 
-.PHONY: demo test lint docs bench bench-learning clean
+.PHONY: demo test lint docs bench bench-learning bench-large clean
 
 demo: $(READY)
 	$(BIN)/proxmatch demo --out $(DEMO_OUT)
@@ -33,6 +33,10 @@ bench: $(READY)
 # make bench-learning IMAGES=folder MINUTES=10 (embedded photographs by default)
 bench-learning: $(READY)
 	$(BIN)/python -m benchmarks.learning --minutes $(or $(MINUTES),10) $(if $(IMAGES),--images $(IMAGES))
+
+# A 4096 x 4096 picture beside one of 512 x 512: a quarter of an hour.
+bench-large: $(READY)
+	$(BIN)/python -m benchmarks.large
 
 clean:
 	rm -rf $(VENV) $(DEMO_OUT) docs/_build docs/api docs/auto_gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

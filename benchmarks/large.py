@@ -29,12 +29,12 @@ from proxmatch.data import embedded
 MODELS = ("lpn-photographs", "gs-photographs")
 SMALL = 512  # pixels along a side
 MORE = {SMALL: 32}  # iterations that are timed; 1 of the large one
-MEMORY, RATIO = 4.0, 1.3  # bounds: GB, and large against small
+MEMORY, RATIO = 4e9 / 2**30, 1.3  # bounds: GiB, and large against small
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: user CPU seconds, and its peak memory in GB."""
+    """What a process took: user CPU seconds, and its peak memory in GiB."""
 
     seconds: float
     memory: float
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--problem", default="deblurring")
     args = parser.parse_args()
     table = Table(title=f"{args.problem}: {args.side} x {args.side} beside {SMALL} x {SMALL}")
-    for column in ("model", "pixels", "s / (megapixel iteration)", "ratio", "peak GB"):
+    for column in ("model", "pixels", "s / (megapixel iteration)", "ratio", "peak GiB"):
         table.add_column(column, justify="right" if column != "model" else "left")
     with tempfile.TemporaryDirectory() as folder:
         pictures = {side: _picture(Path(folder), side, args.picture) for side in (SMALL, args.side)}
@@ -74,12 +74,12 @@ def main() -> None:
                 )
     console = Console()
     console.print(table)
-    console.print(f"bounds: {MEMORY} GB, ratio {RATIO}")
+    console.print(f"bounds: {MEMORY:.2f} GiB, ratio {RATIO}")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds a megapixel and iteration, and peak memory in GB, of each round."""
+    """Seconds a megapixel and iteration, and peak memory in GiB, of each round."""
 
     seconds: list[float]
     memory: list[float]

@@ -99,7 +99,7 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
         (f"adapt lpn-histology {FEW} --method mse --steps 60 --out OUT/mse", 0),
         (f"adapt lpn-histology {FEW} --method l1 --steps 60 --out OUT/l1", 0),
         (
-            "adapt gs-histology --images DATA/faces --number 2 --method adapm --steps 20 "
+            "adapt gs-histology --images DATA/faces --number 1 --method adapm --steps 5 "
             "--problem deblurring --device cpu --threads 1 --out OUT/adapm",
             0,
         ),
@@ -223,8 +223,7 @@ def main() -> None:
         page = "".join(chapters(faults))
     out.mkdir(parents=True, exist_ok=True)
     write_together(out, {"README.md": page.encode()})
-    for fault in faults:
-        sys.stderr.write(f"{fault}\n")
+    sys.stderr.write("".join(f"{fault}\n" for fault in faults))
     sys.exit(1 if faults else 0)
 
 
@@ -261,10 +260,10 @@ def chapters(faults: list[str]) -> Iterator[str]:
 
 def call(text: str) -> Done:
     """Run a command in this process."""
-    sys.stderr.write(f"proxmatch {text}\n")
     shown = io.StringIO()
     with redirect_stdout(shown), redirect_stderr(shown):
         code = run(shlex.split(text))
+    sys.stderr.write(f"{code}: proxmatch {text}\n")
     return Done(text, shown.getvalue(), code)
 
 
