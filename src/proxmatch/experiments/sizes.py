@@ -1,10 +1,9 @@
 """The four sizes of the experiment.
 
-The budgets were worked out from these figures of one core at 64 x 64 pixels: PnP (40 iterations) 60
-ms an image with an LPN and 2.5 s with a gradient-step denoiser, as much again for the reference
-that the gap needs; a step of adaptation 0.05 s, 0.1 s for a gradient-step denoiser and 0.4 s with
-its penalty. ``cpu`` comes to some 3.1 hours of one core for LPN and 4.3 for GS: two parts
-(``families``), of about 1.6 and 2.2 hours on two cores.
+One core at 64 x 64 pixels takes 60 ms an image for PnP (40 iterations) with an LPN and 0.6 s with a
+gradient-step denoiser, as much again for the reference that the gap needs; 0.05 s a step of
+adaptation, 0.1 s for a gradient-step denoiser and 0.25 s with its penalty. ``cpu`` comes to some 2
+hours of one core for each family: about two hours on two cores for both, or in parts (``families``).
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ def quick() -> Scale:
 
 
 def cpu() -> Scale:
-    """The paper's experiment at half its resolution, in two parts of less than two hours each."""
+    """The paper's experiment at half its resolution, in about two hours on two cores."""
     lpn: dict[str, Any] = {"test_images": 100, "chosen_images": 100}
     main: dict[str, Any] = {"gap_images": 100, "lipschitz_images": 8, "curves": True}
     ours: dict[str, Any] = {"gap_images": 25, "lipschitz_images": 4}
