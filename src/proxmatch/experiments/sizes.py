@@ -3,7 +3,7 @@
 One core at 64 x 64 pixels takes 60 ms an image for PnP (40 iterations) with an LPN and 0.6 s with a
 gradient-step denoiser, as much again for the reference that the gap needs; 0.05 s a step of
 adaptation, 0.1 s for a gradient-step denoiser and 0.25 s with its penalty. ``cpu`` comes to some 2
-hours of one core for each family: about two hours on two cores for both, or in parts (``families``).
+hours of one core for each family: about two hours on two cores, or in parts (``families``).
 """
 
 from __future__ import annotations
