@@ -13,7 +13,7 @@ from statistics import fmean
 import pytest
 
 from proxmatch import cli
-from proxmatch.experiments import drawn, sizes
+from proxmatch.experiments import drawn, report, sizes
 from proxmatch.experiments.inputs import look
 from proxmatch.experiments.plan import plan
 from proxmatch.experiments.scales import Row, Scale, limits
@@ -23,7 +23,7 @@ REAL = sizes.demo()
 
 
 def small() -> Scale:
-    """One image, one step, one strength; of the gradient-step denoisers only the ends."""
+    """One image and one step; no total variation, of the gradient-step denoisers only the ends."""
     none = {"gap_images": 0, "lipschitz_images": 0, "test_images": 1, "chosen_images": 0}
     families = {}
     for name, family in REAL.families.items():
@@ -36,14 +36,14 @@ def small() -> Scale:
         }
         families[name] = family.model_copy(update=changes)
     more = {"certificate_iterations": 1, "certificate_budget": 1, "budgets": (1,)}
-    baselines = tuple(_once(row, none) for row in REAL.baselines)
+    baselines = tuple(_once(row, none) for row in REAL.baselines if row.method != "tv")
     changes = {"families": families, "baselines": baselines, "resamples": 100, **more}
     return REAL.model_copy(update=changes)
 
 
 def _once(row: Row, changes: dict[str, int]) -> Row:
     sets = {n: 1 for n in row.sets if n <= 1}
-    if row.method in ("auto", "none", "wiener", "tv"):
+    if row.method in ("auto", "none", "wiener"):
         changes = {**changes, "chosen_images": 1}
     return row.model_copy(update={**changes, "sets": sets})
 
@@ -63,6 +63,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
         patch.setattr(drawn, "DPI", 30)
         patch.setenv("COLUMNS", "80")
         said = run("--out", str(out), "--workers", "1")
+        missing = [
+            word for word in said.split() if word.startswith(str(out)) and not Path(word).is_file()
+        ]
+        assert not missing
+        patch.setattr(report, "draw", lambda *arguments: [])  # most of the work
         again = run("--out", str(out), "--workers", "1", "--json")
     return out, said, again
 
@@ -76,7 +81,6 @@ def test_the_tables_fit_a_terminal_and_all_paths_are_there(demo: tuple[Path, str
     paths = [word for word in said.split() if word.startswith(str(out))]
     assert str(out / "report.html") in paths
     assert str(out / "figures" / "deblurring-reconstructions.png") in paths
-    assert all(Path(path).is_file() for path in paths)
     words = " ".join(said.split())
     assert "certificate Mean of |grad F*|^2" in words
     assert "LPN deblur n = 1: Wiener" in words
