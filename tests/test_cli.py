@@ -26,6 +26,12 @@ def test_info_names_the_models() -> None:
     assert "deepinv" in done.stdout
 
 
+def test_the_package_runs_as_a_module() -> None:
+    wanted = run("--version").stdout
+    command = [sys.executable, "-m", "proxmatch", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == wanted != ""
+
+
 @pytest.mark.parametrize("args", [("nonsense",), ("demo", "--nonsense"), ("demo", "--out")])
 def test_wrong_use_exits_with_2(args: tuple[str, ...]) -> None:
     done = run(*args)
