@@ -29,7 +29,7 @@ from proxmatch.theory.trajectory import in_float64
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SIDE = 64  # 64 x 64 pixels: 4096 draws a step
+SIDE = 96  # 96 x 96 pixels: 9216 draws a step; with fewer, the smallest gamma is left with noise
 
 
 @dataclass(frozen=True)
