@@ -64,7 +64,7 @@ def main() -> None:
             some = y[start : start + GROUP]
             part = parts / f"{label} {start}-{start + len(some) - 1}.pt"
             if not part.exists():
-                started = time.monotonic()
+                started = time.process_time()
                 path = trace(
                     some,
                     problem,
@@ -73,7 +73,7 @@ def main() -> None:
                     iterations=args.iterations,
                     local=LOCAL,
                 )
-                torch.save((path, time.monotonic() - started), part)
+                torch.save((path, time.process_time() - started), part)
             measured.append(torch.load(part, weights_only=False))
         paths[label] = (
             joined([path for path, _ in measured]),
