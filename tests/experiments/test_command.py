@@ -8,8 +8,12 @@ import pytest
 from PIL import Image
 
 from proxmatch.cli import run
+from proxmatch.commands import _experiment
 from proxmatch.errors import EngineError
 from proxmatch.experiments import engines, report
+from proxmatch.experiments.reproduce import Reproduction
+from proxmatch.experiments.tables import main_table, overview, paper_table
+from tests.experiments.made_up import made_up
 
 
 @pytest.fixture(autouse=True)
@@ -122,3 +126,26 @@ def test_options_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert run(["reproduce", *option, "--out", str(tmp_path / "out")]) == 2
         assert option[-2 if len(option) > 1 else 0].lstrip("-") in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, 1), (140, 3)])
+def test_tables_that_do_not_fit_stay_in_their_files(
+    width: int,
+    shown: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = [made_up("lpn", method, 5, [20, 30, 25]) for method in ("mse", "pm")]
+    problems = ["deblurring", "super-resolution"]
+    tables = [paper_table(found, "deblurring", (5,)), main_table(found, problems)]
+    result = Reproduction(tmp_path, [*tables, overview(found, problems)], 9, 4)
+    page = tmp_path / "report.html"
+    monkeypatch.setattr(_experiment, "run", lambda *arguments, **options: (result, page))
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["reproduce", "quick", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("LPN-PM") == shown
+    assert "…" not in said
+    assert ("wider than this window" in said) == (shown < 3)
+    assert str(page) in said

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxmatch.experiments.tables import Table, main_table, paper_table
+from proxmatch.experiments.tables import Table, main_table, overview, paper_table
 from tests.experiments.made_up import made_up
 
 ONES = np.ones(6)
@@ -55,6 +55,33 @@ def test_the_main_table_has_every_row_at_both_relaxations() -> None:
     wiener = next(line for line in lines if line["method"] == "Wiener filter")
     assert wiener["group"] == "no learned prior"
     assert wiener["deblurring, t = 1"] == ""
+
+
+def test_the_overview_compares_on_the_images_that_all_rows_have() -> None:
+    found = [
+        made_up("gs", "source", 0, [20, 20, 30, 30]),
+        made_up("gs", "source", 0, [25, 26], relaxation="chosen"),
+        made_up("gs", "adapm", 1, [21, 22, 31, 32], gap=[1, 2, np.nan, np.nan]),
+        made_up("gs", "pm", 1, [5], gap=[5]),  # a control, on fewer still
+        made_up("baseline", "wiener", 1, [24, 24, 24], source="", relaxation="chosen"),
+    ]
+    table = overview(found, ["deblurring"])
+    lines = {line["method"]: line for line in csv.DictReader(table.csv().decode().splitlines())}
+    assert list(lines) == ["GS-source", "GS-AdaPM", "Wiener filter"]
+    values = [lines["GS-source"][f"deblur, {what}"] for what in ("t = 1", "chosen")]
+    assert [float(value) for value in values] == [20, 25.5]
+    assert float(lines["GS-AdaPM"]["deblur, t = 1"]) == 21.5
+    assert float(lines["GS-AdaPM"]["deblur, gap %"]) == 1.5
+    assert table.note.endswith("GS 2, no learned prior 3.")
+
+
+def test_the_main_table_counts_images() -> None:
+    found = [
+        made_up("gs", "source", 0, [20, 20, 30, 30]),
+        made_up("gs", "source", 0, [25, 26], relaxation="chosen"),
+    ]
+    (line,) = csv.DictReader(main_table(found, ["deblurring"]).csv().decode().splitlines())
+    assert line["images"] == "4 / 2"
 
 
 def test_markdown_is_a_table(table: Table) -> None:

@@ -81,10 +81,16 @@ def command(
         parquet=parquet,
     )
     console = Console()
-    for table in result.tables:
-        console.print(table.rich())
+    drawn = [table.rich() for table in result.tables]
+    wide = console.options.update(width=1000)
+    fitting = [
+        table for table in drawn if console.measure(table, options=wide).maximum <= console.width
+    ]
+    console.print(*fitting)
+    narrow = f"; tables wider than this window are in {out / 'tables'}"
     console.print(
-        f"{result.computed} of {result.cells} cells computed now; see {page}",
+        f"{result.computed} of {result.cells} cells computed now; see {page}"
+        f"{narrow if len(fitting) < len(drawn) else ''}",
         highlight=False,
         soft_wrap=True,
     )

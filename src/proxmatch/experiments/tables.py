@@ -111,7 +111,7 @@ class Table:
 
         table = RichTable(title=self.title, caption=self.note)
         for i, column in enumerate(self.columns):
-            head = column.replace(", ", "\n")
+            head = column.replace(", ", "\n").replace("paper's ", "paper's\n")
             table.add_column(head, justify="left" if i < self.texts else "right", no_wrap=True)
         for heading, rows in self.groups:
             table.add_section()
@@ -189,51 +189,61 @@ def main_table(found: Sequence[Reconstruction], problems: Sequence[str]) -> Tabl
             for n in budgets:
                 entries: list[Entry] = []
                 sets: set[int] = set()
+                images: set[int] = set()
                 for problem in problems:
                     for relaxation in ("paper", "chosen"):
                         cells = _cells(found, family, method, n, problem, relaxation, source)
                         sets |= {r.label.set for r in cells}
+                        images |= {len(r.ids) for r in cells}
                         entries.append(_spread(cells))
                 if any(e is not None for e in entries) and not (
                     method == "reference" and source != "extreme"
                 ):
                     name = title(method, family)
-                    rows.append((name, str(n) if n else "-", str(len(sets)), *entries))
+                    counted = " / ".join(str(number) for number in sorted(images, reverse=True))
+                    rows.append((name, str(n) if n else "-", str(len(sets)), counted, *entries))
         if rows:
             groups.append((heading, tuple(rows)))
     heads = [f"{p}, {t}" for p in problems for t in ("t = 1", "chosen")]
     return Table(
         "main",
         "Mean PSNR of the last iterate in dB",
-        ("method", "n", "sets", *heads),
+        ("method", "n", "sets", "images", *heads),
         tuple(groups),
         "± is half the range of the means over the adaptation sets, where there are several. "
+        "Images: at t = 1 / chosen, where these differ; rows with fewer have the first ones. "
         "Chosen: the relaxation t D + (1 - t) Id (the stopping point, the filter's noise level, "
         "the weight of TV) that did best on the adaptation images, by the same rule for every row; "
         "rows without adaptation images use those of set 0.",
-        texts=3,
+        texts=4,
     )
 
 
 def overview(found: Sequence[Reconstruction], problems: Sequence[str]) -> Table:
-    """The rows of the paper, ours and the baselines, in 80 columns: PSNR and gap."""
-    groups = []
+    """The rows of the paper, ours and the baselines, in 80 columns: PSNR and gap.
+
+    The means of a family are over the images that all its rows have.
+    """
+    groups, counts = [], []
     for family in (*FAMILIES, BASELINE):
+        kept = [m for m in METHODS if not _is_control(m, family)]
+        own = [r for r in found if r.label.family == family and r.label.method in kept]
+        own = _on_shared([r for r in own if r.label.source in ("", "extreme")])
         rows: list[tuple[Entry, ...]] = []
-        for method in (m for m in METHODS.values() if not m.control):
-            mine = [r for r in found if (r.label.family, r.label.method) == (family, method.name)]
-            for n in sorted({r.label.n for r in mine if r.label.source in ("", "extreme")}):
+        for method in kept:
+            for n in sorted({r.label.n for r in own if r.label.method == method}):
                 entries: list[Entry] = []
                 for problem in problems:
                     plain, chosen = (
-                        _cells(mine, family, method.name, n, problem, relaxation, "extreme")
+                        _cells(own, family, method, n, problem, relaxation, "extreme")
                         for relaxation in ("paper", "chosen")
                     )
                     entries += [_mean(plain, "psnr", 2), _mean(chosen, "psnr", 2)]
                     entries.append(_mean(plain, "gap", 1))
-                rows.append((title(method.name, family), str(n) if n else "-", *entries))
+                rows.append((title(method, family), str(n) if n else "-", *entries))
         if rows:
             groups.append((FAMILIES.get(family, "no learned prior"), tuple(rows)))
+            counts.append(f"{FAMILIES.get(family, 'no learned prior')} {len(own[0].ids)}")
     what = ("t = 1", "chosen", "gap %")
     heads = [f"{SHORT.get(p, p)}, {value}" for p in problems for value in what]
     named = " and ".join(f"{p} ({SHORT[p]})" if p in SHORT else p for p in problems)
@@ -243,8 +253,27 @@ def overview(found: Sequence[Reconstruction], problems: Sequence[str]) -> Table:
         ("method", "n", *heads),
         tuple(groups),
         "Mean PSNR of the last iterate in dB; chosen: with the relaxation t that did best on the "
-        "adaptation images; gap: to the reference of the same family, at t = 1.",
+        "adaptation images; gap: to the reference of the same family, at t = 1. Test images, the "
+        f"same for all rows of a kind: {', '.join(counts)}.",
     )
+
+
+def _is_control(method: str, family: str) -> bool:
+    """Whether a row is neither of the paper's tables nor ours."""
+    proposed_elsewhere = method in PROPOSED.values() and method != PROPOSED.get(family)
+    return bool(METHODS[method].control) or proposed_elsewhere
+
+
+def _on_shared(found: Sequence[Reconstruction]) -> list[Reconstruction]:
+    """The same with those images only that all of them have."""
+    shared = frozenset[str]().union(*(r.ids for r in found)).intersection(*(r.ids for r in found))
+    cut = []
+    for r in found:
+        keep = [i for i, name in enumerate(r.ids) if name in shared]
+        values = {name: value[keep] for name, value in r.values.items()}
+        curves = None if r.curves is None else r.curves[keep]
+        cut.append(replace(r, ids=tuple(r.ids[i] for i in keep), values=values, curves=curves))
+    return cut
 
 
 _COLUMNS = (("psnr", 1.0, 2), ("ssim", 100.0, 1), ("gap", 1.0, 2), ("lipschitz", 1.0, 2))
