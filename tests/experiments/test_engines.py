@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
 import torch
 
+from proxmatch.errors import EngineError
 from proxmatch.experiments import engines
 from proxmatch.experiments.work import Workshop, fabric_of
 
@@ -50,3 +52,15 @@ def test_a_training_runs_on_the_gpu_of_its_worker(monkeypatch: pytest.MonkeyPatc
         {"accelerator": "cuda", "devices": 1},
         {"accelerator": "cuda", "devices": [1]},
     ]
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{listening.getsockname()[1]}"
+        for address in (place, f"ray://{place}", "127.0.0.1:99999"):
+            with pytest.raises(EngineError, match="nothing answers at"):
+                engines.check_address(address)
+        listening.listen()
+        engines.check_address(place)
+    engines.check_address("auto")

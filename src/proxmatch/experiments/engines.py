@@ -7,6 +7,7 @@ threads, so that their results are equal. Both try a cell again whose worker die
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -72,6 +73,20 @@ def run(
             on_done(cell)
     else:
         _local(missing, store, shop, workers, on_done)
+
+
+def check_address(address: str) -> None:
+    """Raise EngineError if nothing listens at host:port, for which Ray itself waits minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():  # auto, or a name that Ray knows
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise EngineError(
+            f"nothing answers at {address} ({error}): start the cluster with `ray start --head`, "
+            "or give the address that it printed"
+        ) from error
 
 
 def available_cores() -> int:

@@ -224,6 +224,8 @@ def _check(
         )
     if address is not None and engine != "ray":
         raise InputError("an address is that of a Ray cluster: take engine ray with it")
+    if address is not None:
+        engines.check_address(address)
     if workers is not None and workers < 1:
         raise InputError(f"there must be at least one worker, not {workers}")
     if parquet and find_spec("pyarrow") is None:
