@@ -43,10 +43,11 @@ class Story:
         problem: its name.
         method: that adapted.
         n: number of images it was adapted with.
-        chose: what ``auto`` returned; empty if it was not that, or differs between the sets.
+        chose: what ``auto`` returned, joined by "or" where sets differ; empty if it was not that.
         relaxation: of it; source and reference are told as they are.
         image: that is shown, if there are pictures.
-        means: PSNR in dB by method: source, adapted, reference, none.
+        means: PSNR in dB by method: source, adapted, reference, none; and ``alike``, the reference
+            with the relaxation of the adapted one where that is another.
         stages: the five pictures.
     """
 
@@ -92,8 +93,11 @@ def tell(
         "source": _as_it_is("source", every, block, start),
         "reference": _as_it_is("reference", every, block, start),
         "none": _beside("none", every, block, start),
+        "alike": _beside("reference", every, block, start),
     }
     means = {name: known[role] for name, role in roles.items() if role in known}
+    if roles["alike"] == roles["reference"]:
+        means.pop("alike", None)
     image = next((s.image for s, _ in strips if s.setting == start), "")
     shots = f"n = {start.n}" if start.n else ""
     labels = {
@@ -135,7 +139,7 @@ def _start(adapted: list[Setting], known: dict[Setting, float]) -> Setting:
 
 
 def _chosen(start: Setting, work: Iterable[Mapping[str, str]]) -> str:
-    """What ``auto`` chose for a setting; empty where that is not known, or not the same for all."""
+    """What ``auto`` chose for a setting, in each of its sets; empty where that is not known."""
     key = {
         "family": start.family,
         "source": start.source,
@@ -150,7 +154,7 @@ def _chosen(start: Setting, work: Iterable[Mapping[str, str]]) -> str:
         if all(row.get(name) == value for name, value in key.items())
     )
     found = {text.removeprefix("chose ") for text in said if text.startswith("chose ")}
-    return found.pop() if len(found) == 1 else ""
+    return " or ".join(sorted(found))
 
 
 def _preference(setting: Setting) -> tuple[bool, int, float]:
