@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--iterations", type=int, default=40)
+    parser.add_argument("--local", type=int, nargs="*", default=LOCAL, help="k with a local L_H")
     args = parser.parse_args()
     name = f"{args.family} {args.problem}"
     parts: Path = args.parts / f"{name}, {args.iterations} iterations"
@@ -71,7 +72,7 @@ def main() -> None:
                     denoiser,
                     reference,
                     iterations=args.iterations,
-                    local=LOCAL,
+                    local=args.local,
                 )
                 torch.save((path, time.process_time() - started), part)
             measured.append(torch.load(part, weights_only=False))
