@@ -67,7 +67,7 @@ def main() -> None:
     console.print("its own calls: those of the denoiser and of A^T A in the same run")
     console.print(table)
 
-    console.print(theory.inversion())
+    console.print(str(theory.inversion()))
 
 
 if __name__ == "__main__":
