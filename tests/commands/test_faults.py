@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from proxmatch.denoisers import load
 from proxmatch.errors import FolderInUseError
@@ -77,6 +78,52 @@ def test_a_training_that_is_stopped_goes_on(
     with owned(out):
         pass
     assert not (out / LOCK).exists()
+
+
+def adaptation(model: Path, images: Path, out: Path) -> tuple[object, ...]:
+    return (
+        "adapt", model, "--images", images / "picture0.png", "--method", "mse", "--problem",
+        "denoising", "--steps", 20, "--threads", 1, "--out", out,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    small: Models, pictures: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, torch.Tensor]:
+    """Weights of an adaptation that nobody stopped."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    assert start(*adaptation(small["gs"], pictures, out)).wait(240) in (0, 1)
+    return load(out / "model").state_dict()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_adaptation_that_is_stopped_goes_on_to_the_same_weights(
+    number: signal.Signals,
+    small: Models,
+    pictures: Path,
+    tmp_path: Path,
+    proxmatch: Run,
+    undisturbed: dict[str, torch.Tensor],
+) -> None:
+    out = tmp_path / "out"
+    worker = start(*adaptation(small["gs"], pictures, out))
+    try:
+        wait_for(lambda: list(out.rglob(state.FILE)))
+        worker.send_signal(number)
+        _, err = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+        worker.wait()
+    if worker.returncode in (0, 1):
+        pytest.skip("it was faster than the signal")
+    assert worker.returncode == (-number if number == signal.SIGKILL else 130)
+    assert "Traceback" not in err
+    assert not (out / "model").exists()
+    done = proxmatch(*adaptation(small["gs"], pictures, out))
+    assert done.code in (0, 1), done.err
+    found = load(out / "model").state_dict()
+    assert all(torch.equal(found[name], value) for name, value in undisturbed.items())
 
 
 def test_an_interrupted_reconstruction_goes_on(
