@@ -378,6 +378,45 @@ def table(study: str, family: str, folder: Path) -> str:
     return "\n".join(lines)
 
 
+#: What a part adds: the row that has it, and the one that lacks it.
+ADDED = {
+    "alignment in the place of MSE, paper": ("aligned", "MSE"),
+    "symmetrisation, to alignment": ("aligned, symmetrized", "aligned"),
+    "fine-tuning, to alignment": ("full recipe, MSE", "aligned"),
+    "alignment, to the full recipe": ("full recipe, MSE", "without alignment"),
+    "augmentation": ("full recipe, MSE", "without augmentation"),
+    "trajectory inputs": ("full recipe, MSE", "without trajectory"),
+    "averaging": ("full recipe, MSE", "without averaging"),
+    "PM in the place of MSE, paper": ("PM", "MSE"),
+    "PM in the place of MSE, full recipe": ("full recipe, PM", "full recipe, MSE"),
+}
+
+
+def differences(family: str, folder: Path) -> str:
+    """What each part of the recipe adds, paired by image: dB with intervals."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for cell in cells("ablation", family):
+        if (folder / "ablation" / cell.file).exists():
+            content = json.loads((folder / "ablation" / cell.file).read_text())
+            found.setdefault(cell.problem, []).append(content["rows"])
+    heads = [f"{problem}, {t}" for problem in found for t in ("t = 1", "relaxed")]
+    lines = ["\n| what it adds | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    pairs = {**ADDED, "relaxation, to alignment": ("aligned, relaxed", "aligned")}
+    for name, (have, lack) in pairs.items():
+        texts = []
+        for contents in found.values():
+            for end in ("", ", relaxed") if name in ADDED else (None,):
+                a, b = (have, lack) if end is None else (have + end, lack + end)
+                gain = np.array(
+                    [np.subtract(rows[a]["last"], rows[b]["last"]) for rows in contents]
+                )
+                low, high = interval(gain)
+                texts += ["-"] if end is None else []
+                texts.append(f"{gain.mean():+.2f} [{low:+.2f}, {high:+.2f}]")
+        lines.append(f"| {name} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Fill in a study, and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -392,6 +431,8 @@ def main() -> None:
     if not args.table:
         fill(args)
     print(table(args.study, args.family, args.out))  # noqa: T201
+    if args.study == "ablation":
+        print(differences(args.family, args.out))  # noqa: T201
 
 
 if __name__ == "__main__":
