@@ -90,6 +90,16 @@ def test_local_constants_are_at_most_the_global_and_hold(name: str) -> None:
         assert rows[row].tightness >= rows[row.removesuffix(", local L_H")].tightness - 1e-9
 
 
+def test_an_infinite_local_constant_says_nothing() -> None:
+    """Where J_D* is not positive on the segment the bound would be infinite, and hold."""
+    path = walk("gaussian", [0.5] * 3, local=(1, 2, 3))
+    endless = torch.full_like(path.local_image, math.inf)
+    rows = by_name(check(replace(path, local_image=endless, local_query=endless)))
+    for row in ("mismatch bounds eps, local L_H", "gradient-suboptimality, local L_H"):
+        assert rows[row].verdict is Verdict.NOT_APPLICABLE
+        assert any("not positive on the segment" in reason for reason in rows[row].reasons)
+
+
 def test_quadratic_bounds_are_equalities_and_half_the_smoothness_fails() -> None:
     """H_k is a parabola: eps = L_H / 2 d^2 and |grad H|^2 = 2 L_H eps exactly."""
     path = walk("gaussian", [0.3] * STEPS)

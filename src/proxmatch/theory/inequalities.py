@@ -183,6 +183,14 @@ class Row:
         return torch.maximum(self.lhs.abs(), self.rhs.abs())
 
 
+NO_LOCAL = "L_H was not estimated at this iteration, or J_D* is not positive on the segment"
+
+
+def _finite(constant: Tensor) -> Tensor:
+    """NaN in the place of infinity, of which an inequality would say nothing."""
+    return constant.masked_fill(constant.isinf(), math.nan)
+
+
 def check(
     path: Trajectory,
     constants: Constants | None = None,
@@ -246,17 +254,17 @@ def check(
         row(
             "mismatch bounds eps, local L_H",
             "Lemma 3.1",
-            *bridge(path.local_image),
+            *bridge(_finite(path.local_image)),
             basis="estimated",
-            why="L_H was not estimated at this iteration",
+            why=NO_LOCAL,
         ),
         row("gradient-suboptimality", "Assumption 3.3", *suboptimality(c.smoothness)),
         row(
             "gradient-suboptimality, local L_H",
             "Assumption 3.3",
-            *suboptimality(path.local_query),
+            *suboptimality(_finite(path.local_query)),
             basis="estimated",
-            why="L_H was not estimated at this iteration",
+            why=NO_LOCAL,
         ),
         row(
             "descent",
