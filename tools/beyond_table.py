@@ -348,16 +348,24 @@ def interval(values: np.ndarray[Any, Any], draws: int = 2000) -> tuple[float, fl
     return float(low), float(high)
 
 
-def table(study: str, family: str, folder: Path) -> str:
-    """Mean over sets and images of the last iterate with its interval, and of the best one."""
-    lines = []
-    groups: dict[tuple[str, str, int], dict[str, list[dict[str, Any]]]] = {}
+Found = dict[str, list[dict[str, Any]]]  # by problem: the rows of each set
+
+
+def read(study: str, family: str, folder: Path) -> dict[tuple[str, str, int], Found]:
+    """What there is of a study, by source, target and number of images."""
+    groups: dict[tuple[str, str, int], Found] = {}
     for cell in cells(study, family):
         if (folder / study / cell.file).exists():
             content = json.loads((folder / study / cell.file).read_text())
             group = groups.setdefault((cell.source, cell.target, cell.number), {})
             group.setdefault(cell.problem, []).append(content["rows"])
-    for (source, target, number), found in groups.items():
+    return groups
+
+
+def table(study: str, family: str, folder: Path) -> str:
+    """Mean over sets and images of the last iterate with its interval, and of the best one."""
+    lines = []
+    for (source, target, number), found in read(study, family, folder).items():
         lines += [f"\n**{family}, {source} to {target}, n = {number}**\n"]
         lines += [
             "| | " + " | ".join(found) + " | seconds |",
@@ -392,29 +400,22 @@ ADDED = {
 }
 
 
-def differences(family: str, folder: Path) -> str:
+def differences(found: Found) -> str:
     """What each part of the recipe adds, paired by image: dB with intervals."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for cell in cells("ablation", family):
-        if (folder / "ablation" / cell.file).exists():
-            content = json.loads((folder / "ablation" / cell.file).read_text())
-            found.setdefault(cell.problem, []).append(content["rows"])
+
+    def gain(contents: list[dict[str, Any]], have: str, lack: str) -> str:
+        gains = [np.subtract(rows[have]["last"], rows[lack]["last"]) for rows in contents]
+        low, high = interval(np.array(gains))
+        return f"{np.mean(gains):+.2f} [{low:+.2f}, {high:+.2f}]"
+
     heads = [f"{problem}, {t}" for problem in found for t in ("t = 1", "relaxed")]
     lines = ["\n| what it adds | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
-    pairs = {**ADDED, "relaxation, to alignment": ("aligned, relaxed", "aligned")}
-    for name, (have, lack) in pairs.items():
-        texts = []
-        for contents in found.values():
-            for end in ("", ", relaxed") if name in ADDED else (None,):
-                a, b = (have, lack) if end is None else (have + end, lack + end)
-                gain = np.array(
-                    [np.subtract(rows[a]["last"], rows[b]["last"]) for rows in contents]
-                )
-                low, high = interval(gain)
-                texts += ["-"] if end is None else []
-                texts.append(f"{gain.mean():+.2f} [{low:+.2f}, {high:+.2f}]")
+    for name, (have, lack) in ADDED.items():
+        pairs = [(have, lack), (f"{have}, relaxed", f"{lack}, relaxed")]
+        texts = [gain(contents, *pair) for contents in found.values() for pair in pairs]
         lines.append(f"| {name} | " + " | ".join(texts) + " |")
-    return "\n".join(lines)
+    last = [f"- | {gain(contents, 'aligned, relaxed', 'aligned')}" for contents in found.values()]
+    return "\n".join([*lines, "| relaxation, to alignment | " + " | ".join(last) + " |"])
 
 
 def main() -> None:
@@ -432,7 +433,8 @@ def main() -> None:
         fill(args)
     print(table(args.study, args.family, args.out))  # noqa: T201
     if args.study == "ablation":
-        print(differences(args.family, args.out))  # noqa: T201
+        for found in read(args.study, args.family, args.out).values():
+            print(differences(found))  # noqa: T201
 
 
 if __name__ == "__main__":

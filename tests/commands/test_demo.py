@@ -73,9 +73,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
 
 
 def test_the_tables_fit_a_terminal_and_all_paths_are_there(demo: tuple[Path, str, str]) -> None:
-    out, said, _ = demo
+    out, said, again = demo
     drawn_lines = [line for line in said.splitlines() if line[:1] in "┏┃┡│├└"]
-    assert len(drawn_lines) > 20
+    assert [line[0] for line in drawn_lines].count("┏") == 2  # the overview, and the claims
+    shown = [[cell.strip() for cell in line.strip("│").split("│")] for line in drawn_lines]
+    for row in json.loads(again)["rows"]:  # every row, and nothing of it cut
+        assert ["-" if entry is None else entry for entry in row] in shown
     assert max(map(len, drawn_lines)) <= 80
     assert "…" not in said
     paths = [word for word in said.split() if word.startswith(str(out))]

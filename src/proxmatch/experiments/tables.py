@@ -266,7 +266,9 @@ def _is_control(method: str, family: str) -> bool:
 
 def _on_shared(found: Sequence[Reconstruction]) -> list[Reconstruction]:
     """The same with those images only that all of them have."""
-    shared = frozenset[str]().union(*(r.ids for r in found)).intersection(*(r.ids for r in found))
+    if not found:
+        return []
+    shared = set(found[0].ids).intersection(*(r.ids for r in found))
     cut = []
     for r in found:
         keep = [i for i, name in enumerate(r.ids) if name in shared]
