@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from proxmatch.learning import (
     stream,
 )
 from proxmatch.learning.engine import learning_rate
+from proxmatch.learning.sources import Batch
 from tests.denoisers.zoo import DENOISERS
 from tests.learning.worker import SETTINGS, images, model
 
@@ -129,11 +131,68 @@ def test_a_loss_that_is_not_finite_is_skipped_and_then_stops_the_run(tmp_path: P
 
 
 def test_without_any_checkpoint_a_failed_run_gives_the_start_back(tmp_path: Path) -> None:
+    """Also when some steps went well before."""
+
+    def breaking(step: int, settings: TrainingSettings) -> Batch:
+        batch = stream(images)(step, settings)
+        return batch if step < 4 else replace(batch, noisy=batch.noisy * float("nan"))
+
     start = model()
     before = weights(start)
-    result = run(start, stream(lambda n, g: images(n, g) * float("nan")), SETTINGS, tmp_path)
+    settings = SETTINGS.model_copy(update={"checkpoint_every": 100})
+    result = run(start, breaking, settings, tmp_path)
     assert (result.status, result.steps, result.history) == (RunStatus.NOT_FINITE, 0, [])
     assert same(weights(result.model), before)
+
+
+def test_a_run_whose_last_step_is_skipped_ends_like_any_other(tmp_path: Path) -> None:
+    def breaking(step: int, settings: TrainingSettings) -> Batch:
+        batch = stream(images)(step, settings)
+        return batch if step < 59 else replace(batch, noisy=batch.noisy * float("nan"))
+
+    looks: list[dict[str, torch.Tensor]] = []
+
+    def check(seen: ProximalDenoiser) -> Check:
+        looks.append(weights(seen))
+        return Check(float(len(looks)), {})
+
+    settings = SETTINGS.model_copy(update={"check_every": 25})
+    result = run(model(), breaking, settings, tmp_path, check=check)
+    assert (result.status, result.steps, result.skipped) == (RunStatus.COMPLETED, 60, 1)
+    assert (len(looks), result.best_step) == (4, 60)  # 0, 25, 50 and the end
+    assert result.best is not None
+    assert same(result.best, weights(result.model))
+    again = run(model(), breaking, settings, tmp_path, check=check)
+    assert len(looks) == 4
+    assert same(weights(again.model), weights(result.model))
+
+
+def test_a_network_that_wants_it_is_told_the_noise_level_of_every_image(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = GradientStepConfig(channels=1, network="drunet", widths=(2, 2, 2, 2), blocks=1)
+    denoiser = GradientStep(config.model_copy(update={"sigma": 0.04}))
+    told: list[torch.Tensor] = []
+    denoiser.network.register_forward_pre_hook(lambda _, given: told.append(given[1].clone()))
+
+    def half(step: int, settings: TrainingSettings) -> Batch:
+        batch = stream(lambda n, g: torch.rand(n, 1, 16, 16, generator=g))(step, settings)
+        levels.append(batch.level)
+        assert batch.level is not None
+        return replace(batch, level=torch.where(torch.arange(4) == 2, torch.nan, batch.level))
+
+    levels: list[torch.Tensor | None] = []
+    settings = TrainingSettings(
+        steps=2, batch=4, noise=(0.01, 0.2), penalty=Penalty(iterations=2, begin=0.0)
+    )
+    run(denoiser, half, settings, tmp_path)
+    calls = len(told) // 2
+    for step, level in enumerate(levels):
+        assert level is not None
+        level[2] = 0.04  # its own, where none is given
+        assert len(level.unique()) == 4
+        assert calls > 3  # the loss, the search for directions, the penalty
+        for given in told[calls * step : calls * (step + 1)]:
+            assert torch.equal(given, level)
 
 
 def test_learning_rate_rises_and_falls() -> None:

@@ -46,10 +46,18 @@ def test_noise_levels_are_those_asked_for() -> None:
     big = SETTINGS.model_copy(update={"batch": 400})
     batch = stream(images)(0, big)
     assert float((batch.noisy - batch.clean).std()) == pytest.approx(0.1, rel=0.02)
+    assert batch.level is not None
+    assert torch.equal(batch.level, torch.full((400,), 0.1))
     batch = stream(images)(0, big.model_copy(update={"noise": (0.0, 0.2)}))
     levels = (batch.noisy - batch.clean).flatten(1).std(1)
     assert float(levels.min()) < 0.01
     assert 0.18 < float(levels.max()) < 0.25
+    assert batch.level is not None
+    assert torch.allclose(levels, batch.level, rtol=0.35)  # of 64 pixels each
+    fixed = pairs(few(3), 8, 2)(0, SETTINGS.model_copy(update={"noise": (0.0, 0.2), "batch": 6}))
+    seen = (fixed.noisy - fixed.clean).flatten(1).std(1)
+    assert fixed.level is not None
+    assert torch.allclose(seen, fixed.level, rtol=0.35)
 
 
 @settings(max_examples=30, deadline=None)

@@ -76,6 +76,10 @@ def test_a_share_of_the_batch_is_query_points_of_the_model_as_it_is(
     mixed = along_trajectory(source, denoiser, PROBLEMS)
     first, plain = mixed(0, SETTINGS), source(0, SETTINGS)
     assert torch.equal(first.noisy[2:], plain.noisy[2:])
+    assert first.level is not None
+    assert plain.level is not None
+    assert bool(first.level[:2].isnan().all())  # no noise was added: the denoiser's own level
+    assert torch.equal(first.level[2:], plain.level[2:])
     held = queries(denoiser, source(0, SETTINGS).clean[:3], PROBLEMS, seed=0)
 
     def among(point: torch.Tensor, clean: torch.Tensor) -> bool:

@@ -183,16 +183,18 @@ def run(
             if in_a_row >= settings.patience:
                 status = RunStatus.NOT_FINITE
                 break
-            continue
-        in_a_row = 0
-        wrapped_optimiser.step()
-        if isinstance(model, LPN):
-            model.project_()
-        if mean is not None:
-            mean.update_parameters(model)
-        on_step(step + 1, value)
+            if step + 1 < settings.steps:  # the end of a run is seen to all the same
+                continue
+        else:
+            in_a_row = 0
+            wrapped_optimiser.step()
+            if isinstance(model, LPN):
+                model.project_()
+            if mean is not None:
+                mean.update_parameters(model)
+            on_step(step + 1, value)
         done, last = step + 1, step + 1 == settings.steps
-        if done % settings.log_every == 0 or last:
+        if not in_a_row and (done % settings.log_every == 0 or last):
             facts = {"loss": value, "gradient": size, **facts}
             log.append({"step": done, **facts})
             fabric.log_dict(facts, step=done)
@@ -272,11 +274,15 @@ def learning_rate(settings: TrainingSettings, step: int) -> float:
 
 
 def share(batch: Batch, rank: int, processes: int, model: ProximalDenoiser) -> Batch:
-    """The part of a batch that one process works on, where its model is."""
+    """The part of a batch that one process works on, where its model is, with the model's sigma."""
     mine = slice(rank, None, processes)
     place = next(model.parameters())
     keys = None if batch.keys is None else batch.keys[mine]
-    return Batch(batch.noisy[mine].to(place), batch.clean[mine].to(place), keys)
+    level = None
+    if batch.level is not None:
+        own = math.nan if model.sigma is None else model.sigma
+        level = batch.level[mine].to(place).nan_to_num(own)
+    return Batch(batch.noisy[mine].to(place), batch.clean[mine].to(place), keys, level)
 
 
 def objective(
@@ -296,7 +302,7 @@ def objective(
     """
     progress = step / max(settings.steps - 1, 1)
     clean, n = batch.clean, batch.clean[0].numel()
-    output = forward(batch.noisy)
+    output = forward(batch.noisy, batch.level)
     residual = _gathered(fabric, (squared_error(output.detach(), clean) / n).sqrt())
     gamma = settings.gamma(progress, residual) if settings.loss in ("pm", "scaled-mse") else None
     scale = 1.0 if gamma is None else 1 / (2 * gamma**2)
@@ -312,7 +318,7 @@ def objective(
     penalty = settings.penalty
     if penalty is not None and isinstance(model, GradientStep) and progress >= penalty.begin:
         v = _directions(model, batch, penalty, settings.seed, step, fabric, directions)
-        excess = contractivity_penalty(model, batch.noisy, v, penalty.limit)
+        excess = contractivity_penalty(model, batch.noisy, v, penalty.limit, batch.level)
         loss = loss + scale * penalty.weight * excess.mean()
         largest = _gathered(fabric, excess.detach()).max().sqrt()
         facts["contractivity"] = penalty.limit + float(largest)  # what is not above is not told
@@ -343,6 +349,7 @@ def _directions(
         start.to(batch.noisy),
         iterations=penalty.iterations,
         shift=penalty.shift,
+        sigma=batch.level,
     )
     if batch.keys is not None:
         numbers = _gathered(fabric, torch.tensor(batch.keys, device=v.device))

@@ -4,7 +4,7 @@ With A the map of an :class:`~proxmatch.transforms.Aligned` and s its scale,
 
     |A^{-1} D(A z) - x| = |D(A z) - A x| / s:
 
-to train the aligned denoiser on pairs (z, x) is to train D on (A z, A x).
+to train the aligned denoiser on pairs (z, x) is to train D on (A z, A x), with s times the noise.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ def inside(model: ProximalDenoiser, source: Source) -> Source:
     if not isinstance(model, Aligned):
         return source
     enter: Callable[[Tensor], Tensor] = model.enter
+    scale = model.scale
 
     def entered(step: int, settings: TrainingSettings) -> Batch:
         batch = source(step, settings)
-        return Batch(enter(batch.noisy), enter(batch.clean), batch.keys)
+        level = None if batch.level is None else scale * batch.level
+        return Batch(enter(batch.noisy), enter(batch.clean), batch.keys, level)
 
     return inside(model.inner, entered)

@@ -29,11 +29,14 @@ class Batch:
         clean: what they should become, the same shape.
         keys: which of a finite number of inputs each is, so that something can be kept for it from
             one step to the next; None when every step has new ones.
+        level: standard deviation of the noise in each, ``(B,)``, for networks that want to be
+            told; NaN for query points of PnP, where a denoiser has the level it is deployed at.
     """
 
     noisy: Tensor
     clean: Tensor
     keys: tuple[int, ...] | None = None
+    level: Tensor | None = None
 
 
 Source = Callable[[int, TrainingSettings], Batch]
@@ -104,7 +107,8 @@ def pairs(images: Sequence[Tensor], size: int, draws: int | None) -> Source:
     ) -> tuple[Tensor, ...]:
         generator = generator_of(settings.seed, *which)
         clean = _window(images[key // (draws or 1)], size, generator)
-        return _noisy(clean[None], settings, generator)[0], clean
+        noisy, level = _noisy(clean[None], settings, generator)
+        return noisy[0], clean, level[0]
 
     def source(step: int, settings: TrainingSettings) -> Batch:
         fixed = draws is not None and settings.augmentation is None
@@ -115,10 +119,10 @@ def pairs(images: Sequence[Tensor], size: int, draws: int | None) -> Source:
             key = int(order[place])
             keys.append(key)
             found.append(pair(key, ("pair", key) if fixed else ("position", position), settings))
-        noisy, clean = map(torch.stack, zip(*found, strict=True))
+        noisy, clean, level = map(torch.stack, zip(*found, strict=True))
         if settings.augmentation is not None:
             return _batch(clean, step, settings)
-        return Batch(noisy, clean, tuple(keys))
+        return Batch(noisy, clean, tuple(keys), level)
 
     return source
 
@@ -128,16 +132,21 @@ def _batch(clean: Tensor, step: int, settings: TrainingSettings) -> Batch:
     if settings.augmentation is not None:
         generator = generator_of(settings.seed, step, "augmentation")
         clean = augment(clean, settings.augmentation, generator)
-    return Batch(_noisy(clean, settings, generator_of(settings.seed, step, "noise")), clean)
+    noisy, level = _noisy(clean, settings, generator_of(settings.seed, step, "noise"))
+    return Batch(noisy, clean, level=level)
 
 
-def _noisy(clean: Tensor, settings: TrainingSettings, generator: torch.Generator) -> Tensor:
+def _noisy(
+    clean: Tensor, settings: TrainingSettings, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Images with noise, and its level in each, ``(B,)``."""
     noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
     if isinstance(settings.noise, tuple):
         low, high = settings.noise
-        level = low + (high - low) * torch.rand(len(clean), 1, 1, 1, generator=generator)
-        return clean + level * noise
-    return clean + settings.noise * noise
+        level = low + (high - low) * torch.rand(len(clean), generator=generator)
+    else:
+        level = torch.full((len(clean),), settings.noise, dtype=clean.dtype)
+    return clean + level.view(-1, 1, 1, 1).to(clean) * noise, level
 
 
 def _window(image: Tensor, size: int, generator: torch.Generator) -> Tensor:

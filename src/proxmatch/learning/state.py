@@ -58,7 +58,8 @@ def capture(
     for i, parameter in enumerate(_parameters(optimiser)):
         for key, value in optimiser.state.get(parameter, {}).items():
             tensors[f"optimiser.{i}.{key}"] = torch.as_tensor(value)
-    kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    # Copies: on a CPU these would be the very tensors that the training changes.
+    kept = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     return State(step, settings, kept, facts or {})
 
 

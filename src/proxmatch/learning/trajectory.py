@@ -95,9 +95,13 @@ def along_trajectory(
         which = torch.randint(
             len(found.points), (count,), generator=generator_of(settings.seed, step, "trajectory")
         )
+        level = batch.level
+        if level is not None:
+            level = torch.cat([level.new_full((count,), torch.nan), level[count:]])
         return Batch(
             torch.cat([found.points[which].to(batch.noisy), batch.noisy[count:]]),
             torch.cat([found.clean[which].to(batch.clean), batch.clean[count:]]),
+            level=level,
         )
 
     return mixed
