@@ -20,6 +20,7 @@ from proxmatch.data import embedded
 from proxmatch.denoisers import load, save
 from proxmatch.errors import DegenerateStatisticsWarning, InputError
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+from proxmatch.problems import inpainting as masked
 from proxmatch.transforms import (
     Aligned,
     ColourStatistics,
@@ -230,6 +231,17 @@ def test_noise_is_taken_off() -> None:
     assert torch.allclose(found.covariance, truth.covariance, atol=1e-3)
     loud = statistics_from_measurements(problem.measure(images), problem, noise=0.3)
     assert float(loud.covariance.abs().max()) == 0  # less than the noise: nothing is left
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_noise_is_taken_off_where_it_is(share: float) -> None:
+    """What a mask hides has no noise."""
+    mask = torch.rand(64, 64, generator=torch.Generator().manual_seed(0)) < share
+    images = embedded("photographs").test[:32]
+    noisy, silent = (masked(64, mask=mask, noise=sigma) for sigma in (0.1, 0.0))
+    found = statistics_from_measurements(noisy.measure(images), noisy)
+    truth = statistics_from_measurements(silent.measure(images), silent)
+    assert torch.allclose(found.covariance, truth.covariance, atol=2e-3)
 
 
 @pytest.mark.parametrize("kind", ["blur", "sr"])

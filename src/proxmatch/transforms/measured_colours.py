@@ -4,14 +4,15 @@ For an operator that treats the channels alike and each alone, measurements y = 
 images with mean colour m and colour covariance C have
 
 - the mean A (m 1), where 1 is a white image: m_c is the least-squares fit of y_c by A 1;
-- about it the colour covariance kappa C + sigma^2 Id, if colour and place are independent. The
+- about it the colour covariance kappa C + rho sigma^2 Id, if colour and place are independent. The
+  share rho of what is measured is 1, or less behind a mask, where there is no noise either. The
   attenuation kappa is what A leaves of the variance of an image. It depends on the images by their
   spectrum alone, which is **assumed** to fall like 1 / f^2.5; kappa is then a mean over random
   images of that spectrum. (Natural images have exponents about 2; that of crops is larger, because
   their means differ.)
 
-So C = (cov(y) - sigma^2 Id) / kappa, without the negative part that noise may leave. An error in
-kappa is an error in the size of C only: 5 to 20 % on photographs and faces, up to 50 % on
+So C = (cov(y) - rho sigma^2 Id) / kappa, without the negative part that noise may leave. An error
+in kappa is an error in the size of C only: 5 to 20 % on photographs and faces, up to 50 % on
 histology, whose spectrum is flatter. Alignment does not notice it: its rotation is the same for C
 and for any multiple of it.
 """
@@ -48,6 +49,7 @@ def statistics_from_measurements(
     problem.check_measurement(y)
     sigma = noise_level(problem) if noise is None else noise
     white = problem.physics.A(torch.ones(1, *problem.img_size).to(y))
+    share = float(problem.physics.sensor(torch.ones_like(white)).square().mean())
     c = problem.img_size[0]
     if y.ndim < 3 or y.shape[1] != c or not _channelwise(problem, white):
         raise InputError(
@@ -62,7 +64,7 @@ def statistics_from_measurements(
     mean = (measured * white).sum(2).mean(0) / power
     rest = (measured - mean[:, None] * white).transpose(0, 1).flatten(1)
     noisy = rest @ rest.T / rest.shape[1]
-    values, vectors = torch.linalg.eigh(noisy - sigma**2 * torch.eye(c).to(noisy))
+    values, vectors = torch.linalg.eigh(noisy - share * sigma**2 * torch.eye(c).to(noisy))
     covariance = (vectors * values.clamp_min(0)) @ vectors.T / attenuation(problem)
     return ColourStatistics(mean.cpu(), covariance.cpu())
 
