@@ -98,6 +98,12 @@ def test_transforms_stay_around_the_tiles(around: object) -> None:
     assert small.always_convex == model.always_convex
 
 
+def test_the_mode_of_a_model_is_left_alone() -> None:
+    model = Relaxed(gs(), 0.5).train()
+    tiled(model)
+    assert model.inner.training
+
+
 def test_what_is_bounded_already_is_left_alone() -> None:
     fixed = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,)))
     linear = Wiener.fit(torch.rand(2, 3, 16, 16), 0.1)

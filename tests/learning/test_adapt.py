@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from pathlib import Path
@@ -22,7 +23,7 @@ from proxmatch.learning import (
     stream,
 )
 from proxmatch.problems import gaussian_deblurring
-from proxmatch.transforms import Relaxed
+from proxmatch.transforms import ColourStatistics, Relaxed
 
 PROBLEMS = [gaussian_deblurring(8, channels=1, iterations=8)]
 QUICK: dict[str, Any] = {"problem": PROBLEMS, "draws": 2}
@@ -107,6 +108,17 @@ def test_ruin_is_announced_or_undone(source: LPN) -> None:
         best = adapt(source, few(5), settings=ruinous, select="best", **QUICK)
     assert best.step == 0
     assert same(weights(best.model), weights(source))
+
+
+def test_an_alignment_that_harms_is_announced(source: LPN) -> None:
+    """The colours of the source are said to be others than they are."""
+    wrong = copy.deepcopy(source).train()
+    wrong.record = {"colours": ColourStatistics(torch.ones(1), 4 * torch.ones(1, 1)).to_json()}
+    with pytest.warns(AdaptationWarning, match="alignment made things worse"):
+        result = adapt(wrong, few(5), "align", problem=PROBLEMS)
+    assert result.evidence is not None
+    assert result.evidence.gain < 0
+    assert wrong.training
 
 
 def test_a_problem_is_not_sacrificed_for_another(source: LPN) -> None:

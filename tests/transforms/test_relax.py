@@ -17,7 +17,7 @@ from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 from proxmatch.transforms import Relaxed, relax, relax_from_measurements, tune
 from proxmatch.transforms.relax import halved
-from proxmatch.transforms.tuning import PATIENCE
+from proxmatch.transforms.tuning import PATIENCE, Trial
 
 
 @pytest.fixture
@@ -52,6 +52,19 @@ def test_the_choice_is_that_of_trying_all_by_hand(images: Tensor) -> None:
     assert found.chosen.psnr == pytest.approx(float(run.psnr[:, -1].mean()), abs=1e-4)
     assert found.chosen.best == pytest.approx(float(run.psnr.mean(0).max()), abs=1e-4)
     assert found.chosen.iteration == int(run.psnr.mean(0).argmax())
+
+
+def test_problems_of_one_name_all_count(images: Tensor) -> None:
+    problems = [gaussian_deblurring(32), gaussian_deblurring(32, noise=0.1), super_resolution(32)]
+
+    def once(problem: Problem | list[Problem]) -> Trial:
+        return tune(lambda t: Relaxed(too_strong(images), t), (0.5,), problem, images).chosen
+
+    alone = [once(p).psnr for p in problems]
+    chosen = once(problems)
+    assert list(chosen.by_problem) == ["deblurring", "deblurring 2", "super-resolution"]
+    assert list(chosen.by_problem.values()) == pytest.approx(alone, abs=1e-4)
+    assert chosen.psnr == pytest.approx(sum(alone) / 3, abs=1e-4)
 
 
 def test_the_record_holds_what_was_tried(images: Tensor) -> None:

@@ -181,7 +181,7 @@ def tiled(model: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
         kind: Any = type(model)
         outer: ProximalDenoiser = kind(inner, **model.settings)
         outer.record = model.record
-        outer.eval()
+        outer.train(model.training)
         return outer
     if reach(model) is None:
         return model

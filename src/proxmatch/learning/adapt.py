@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from proxmatch.data import FewShot
 from proxmatch.denoisers import LPN, ProximalDenoiser
-from proxmatch.errors import InputError
+from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.auto import auto, tiles
 from proxmatch.learning.blind import blind
 from proxmatch.learning.engine import RunStatus
@@ -155,6 +156,13 @@ def _align(
         partial = align(model, tiles(split.training, size))
         before, after = (look(d, split, problems, TrainingSettings()) for d in (model, partial))
         evidence = Evidence(before, after)
+        if evidence.worse:
+            warnings.warn(
+                f"the alignment made things worse: {evidence}; keep the source, or try 'auto', "
+                "which compares",
+                AdaptationWarning,
+                stacklevel=3,
+            )
     aligned = align(model, tiles(images, size))
     return AdaptationResult(aligned, RunStatus.COMPLETED, 0, [], evidence)
 

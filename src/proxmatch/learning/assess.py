@@ -15,7 +15,7 @@ from proxmatch.errors import DivergenceWarning
 from proxmatch.learning.hold_out import psnr_from
 from proxmatch.learning.sources import generator_of
 from proxmatch.pnp import Status, pnp_pgd
-from proxmatch.problems import Problem
+from proxmatch.problems import Problem, by_name
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def assess(
         model: the denoiser.
         images: clean, ``(B, C, H, W)``.
         problems: to reconstruct the images from simulated measurements of them.
-        noise: levels of the denoising figures; L is taken at the first.
+        noise: levels of the denoising figures, told to the model. L is taken at the first, of the
+            model as PnP runs it (a network that is conditioned on the level keeps its own).
         first: the column from which on an image counts in the PSNRs, for each; 0 by default.
         iterations: of the estimate of L.
         seed: of the noise.
@@ -83,15 +84,15 @@ def assess(
         return psnr_from(found, images, first).cpu()
 
     unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(place)
-    denoising = {level: quality(model(images + level * unit)) for level in noise}
+    denoising = {level: quality(model(images + level * unit, level)) for level in noise}
     reconstruction, diverged = {}, {}
-    for problem in problems:
+    for name, problem in by_name(problems).items():
         placed = problem.to(place.device).to(place.dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
             result = pnp_pgd(placed.measure(images, seed=seed), placed, model, record=())
-        reconstruction[problem.name] = quality(result.reconstruction)
-        diverged[problem.name] = result.status.count(Status.DIVERGED)
+        reconstruction[name] = quality(result.reconstruction)
+        diverged[name] = result.status.count(Status.DIVERGED)
     spectrum = lipschitz(model, images + noise[0] * unit, iterations=iterations)
     top = int(spectrum.constant.argmax())
     return Assessment(

@@ -38,6 +38,11 @@ class Evidence:
         """The mean of these."""
         return sum(self.gains.values()) / len(self.gains)
 
+    @property
+    def worse(self) -> bool:
+        """Whether it lost: in the mean, or more than :data:`LEEWAY` on a problem."""
+        return self.gain < 0 or min(self.gains.values()) < -LEEWAY
+
     def __str__(self) -> str:
         parts = [
             f"{name} {float(b.mean()):.2f} -> {float(self.after.reconstruction[name].mean()):.2f}"

@@ -210,7 +210,7 @@ def look(
     """The figures of a denoiser on what was held out."""
     noise = settings.noise if isinstance(settings.noise, float) else settings.noise[1]
     return assess(
-        model.eval(),
+        model,
         split.crops,
         problems,
         noise=(noise,),
@@ -236,7 +236,7 @@ def _checker(
 
 
 def _speak(evidence: Evidence, step: int, select: Select) -> None:
-    if evidence.gain < 0 or min(evidence.gains.values()) < -LEEWAY:
+    if evidence.worse:
         advice = "try select='best', fewer steps, more images or another method"
         message = f"this adaptation made things worse: {evidence}; {advice}"
     elif step == 0:

@@ -7,13 +7,14 @@ from proxmatch.problems.denoising import denoising
 from proxmatch.problems.inpainting import inpainting
 from proxmatch.problems.motion import motion_deblurring
 from proxmatch.problems.norms import SquaredNorm, squared_norm
-from proxmatch.problems.problem import Problem
+from proxmatch.problems.problem import Problem, by_name
 from proxmatch.problems.super_resolution import super_resolution
 
 __all__ = [
     "PROBLEMS",
     "Problem",
     "SquaredNorm",
+    "by_name",
     "compressed_sensing",
     "denoising",
     "gaussian_deblurring",

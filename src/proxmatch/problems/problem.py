@@ -316,3 +316,12 @@ def _content(x: Tensor) -> list[str]:
 def _seed(seed: int, name: str | int) -> int:
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
+
+
+def by_name(problems: Sequence[Problem]) -> dict[str, Problem]:
+    """Problems by their names, numbered from the second of one name on."""
+    found: dict[str, Problem] = {}
+    for problem in problems:
+        before = sum(problem.name == other.name for other in found.values())
+        found[f"{problem.name} {before + 1}" if before else problem.name] = problem
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Denoise, pnp_pgd
-from proxmatch.problems import Problem
+from proxmatch.problems import Problem, by_name
 
 #: How many strengths in a row may fall short of the best one before the rest is left out.
 PATIENCE = 2
@@ -100,7 +100,7 @@ def tune(
     problems = [problem] if isinstance(problem, Problem) else list(problem)
     if not problems:
         raise InputError("there is no problem to choose a strength for; give at least one")
-    simulated = [(p, p.measure(images, seed=seed)) for p in problems]
+    simulated = {name: (p, p.measure(images, seed=seed)) for name, p in by_name(problems).items()}
     quality = quality or (lambda found: psnr(found, images))
     made: list[tuple[Trial, D]] = []
     for strength in strengths:
@@ -117,20 +117,20 @@ def tune(
 def _trial(
     strength: float,
     denoiser: Denoise,
-    simulated: Sequence[tuple[Problem, Tensor]],
+    simulated: Mapping[str, tuple[Problem, Tensor]],
     images: Tensor,
     quality: Quality,
     iterations: int | None,
 ) -> Trial:
     started = time.perf_counter()
     last, curves = {}, []
-    for problem, y in simulated:
+    for name, (problem, y) in simulated.items():
         with warnings.catch_warnings():  # a strength that diverges loses, and that is all
             warnings.simplefilter("ignore", DivergenceWarning)
             run = pnp_pgd(
                 y, problem, denoiser, truth=images, record=("psnr",), iterations=iterations
             )
-        last[problem.name] = float(quality(run.reconstruction).mean())
+        last[name] = float(quality(run.reconstruction).mean())
         curves.append(torch.zeros(1) if run.psnr is None else run.psnr.nan_to_num(0.0).mean(0))
     return Trial(
         strength=float(strength),
