@@ -24,7 +24,7 @@ from proxmatch.data import embedded
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
-from proxmatch.problems import gaussian_deblurring
+from proxmatch.problems import denoising, gaussian_deblurring
 
 SIGMA = 0.1
 
@@ -119,6 +119,18 @@ def test_pnp_with_it_is_the_posterior_mean() -> None:
     assert torch.allclose(found, exact, atol=1e-7)
 
 
+def test_inference_mode_leaves_nothing_behind() -> None:
+    """The tables that are kept between calls serve a caller who differentiates."""
+    model, x = Wiener.fit(torch.rand(2, 3, 16, 16), 0.1), torch.rand(1, 3, 23, 29)
+    with torch.inference_mode():
+        expected = model(x)
+    leaf = x.clone().requires_grad_()
+    out = model(leaf)
+    out.sum().backward()
+    assert leaf.grad is not None
+    assert torch.equal(out.detach(), expected.clone())
+
+
 def test_images_that_cannot_be_fitted() -> None:
     with pytest.raises(InputError, match="sigma"):
         Wiener.fit(torch.rand(1, 3, 8, 8), 0.0)
@@ -158,6 +170,16 @@ def test_without_a_denoiser_stopping_is_everything() -> None:
     assert curve[found.chosen.iteration] == pytest.approx(max(curve), abs=1e-4)
     assert found.chosen.psnr == pytest.approx(curve[-1], abs=1e-4)
     assert found.chosen.best > found.chosen.psnr + 0.5
+
+
+def test_when_the_start_is_best_nothing_is_done() -> None:
+    problem = denoising(16, noise=0.0)
+    images = torch.rand(2, 3, 16, 16)
+    found = no_denoiser(problem, images)
+    assert found.chosen.iteration == 0
+    y = problem.measure(images)
+    run = pnp_pgd(y, problem, found.denoiser, iterations=found.chosen.iteration)
+    assert torch.equal(run.reconstruction, problem.initial(y))
 
 
 @pytest.mark.parametrize("difference", [0.5, 0.15])

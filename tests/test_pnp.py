@@ -1,6 +1,7 @@
 import warnings
 
 import deepinv
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -126,6 +127,16 @@ def test_start_and_length_of_ones_own():
     result = pnp_pgd(Y, DEBLURRING, Smooth(), initial=TRUTH, iterations=2, record=["iterates"])
     expected, _ = by_hand(Y, DEBLURRING, Smooth(), 2, TRUTH)
     torch.testing.assert_close(result.iterates, expected, rtol=0, atol=1e-14)
+
+
+def test_no_step_at_all_gives_the_start_back():
+    start = TRUTH.clone()
+    run = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH, initial=start, iterations=numpy.int64(0))
+    assert torch.equal(run.reconstruction, start)
+    assert (run.psnr.shape, run.iterations.tolist()) == ((4, 1), [0] * 4)
+    assert run.residual.shape == (4, 0)
+    run.reconstruction.zero_()
+    assert torch.equal(start, TRUTH)
 
 
 def test_sigma_is_passed_on():
@@ -392,7 +403,7 @@ BAD = {
     "record as a word": ({"record": "psnr", "truth": TRUTH}, "collection"),
     "psnr without truth": ({"record": ["psnr", "residual"]}, r"\['psnr'\] needs the true images"),
     "ssim without truth": ({"record": ["ssim"]}, "pass truth"),
-    "no iterations": ({"iterations": 0}, "iterations"),
+    "negative iterations": ({"iterations": -1}, "iterations must be an integer, 0 or more"),
     "half an iteration": ({"iterations": 1.5}, "iterations"),
     "negative tolerance": ({"stop": -1.0}, "stop"),
     "wrong shape": ({"denoiser": lambda z, _: z[..., 1:]}, "the denoiser must return images"),

@@ -54,7 +54,7 @@ from proxmatch.denoisers import GradientStep, ProximalDenoiser, lipschitz
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.learning.sources import generator_of
 from proxmatch.metrics import norm, psnr
-from proxmatch.pnp import PnPResult, Status, pnp_pgd
+from proxmatch.pnp import PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.transforms import Transformed
 
@@ -287,7 +287,7 @@ def _run(
             reference=reference,
             truth=truth,
             record=("iterates",),
-            iterations=iterations,
+            iterations=None if iterations is None else checked_count(iterations),
         )
 
 

@@ -12,6 +12,7 @@ An image **diverges** at the first k for which x_k is not finite or max |x_k| ex
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def pnp_pgd(
         record: any of "psnr" and "ssim" (which need ``truth``), "residual" and "iterates" (with
             queries). Unless given, the residual, and the PSNR when there is a truth.
         sigma: passed on to the denoisers.
-        iterations: number of steps, if not that of the problem.
+        iterations: number of steps, if not that of the problem; with 0, x_0 is the result.
         initial: x_0, if not that of the problem.
         stop: an image has converged, and stops, once its residual is below this.
 
@@ -114,9 +115,7 @@ def pnp_pgd(
         DivergenceWarning: some images diverged; it names them.
     """
     names = _checked_names(record, truth, reference)
-    steps = problem.iterations if iterations is None else iterations
-    if not isinstance(steps, int) or steps < 1:
-        raise InputError(f"iterations must be an integer of at least 1, got {steps}")
+    steps = problem.iterations if iterations is None else checked_count(iterations, 0)
     if stop is not None and not stop > 0:
         raise InputError(f"stop must be positive, got {stop}")
     problem.check_measurement(y)
@@ -183,7 +182,7 @@ def pnp_pgd(
         curve[stopped.to(curve.device)] = math.nan
     by_psnr = curves["psnr"].nan_to_num(-math.inf).argmax(1) if "psnr" in names else None
     return PnPResult(
-        reconstruction=x,
+        reconstruction=x if steps else x.clone(),
         status=progress.status(),
         iterations=progress.steps,
         psnr=curves.get("psnr"),
@@ -196,6 +195,21 @@ def pnp_pgd(
         iterates=curves.get("iterates"),
         queries=_from_first(curves.get("queries")),
     )
+
+
+def checked_count(iterations: int, lowest: int = 1) -> int:
+    """A number of steps, NumPy's integers included.
+
+    Raises:
+        InputError: it is not an integer, or below ``lowest``.
+    """
+    try:
+        steps = operator.index(iterations)
+    except TypeError:
+        steps = lowest - 1
+    if steps < lowest:
+        raise InputError(f"iterations must be an integer, {lowest} or more, got {iterations}")
+    return steps
 
 
 class _Step(PGDIteration):  # type: ignore[misc]

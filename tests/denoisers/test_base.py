@@ -76,6 +76,7 @@ def test_jacobian_is_symmetric_positive_definite(denoiser: ProximalDenoiser, x: 
 
 def test_linearize_agrees_with_the_dense_jacobian(denoiser: ProximalDenoiser, x: Tensor) -> None:
     value, product = denoiser.linearize(x)
+    assert not product(x.clone().requires_grad_()).requires_grad
     v = torch.randn_like(x)
     assert torch.equal(value, denoiser(x).detach())
     for i in range(len(x)):

@@ -173,6 +173,16 @@ def test_configs_that_are_no_json_objects(checkpoint: Path, content: bytes) -> N
         load(checkpoint)
 
 
+def test_a_folder_with_the_name_of_a_shipped_model_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(DENOISERS["lpn"](), "lpn-faces")
+    with pytest.raises(CheckpointError, match=r"\./lpn-faces for the folder"):
+        load("lpn-faces")
+    assert load("./lpn-faces").channels == load(Path("lpn-faces")).channels == 2
+
+
 def test_missing_things_are_named(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder, and no such model"):
         load(tmp_path / "nowhere")

@@ -109,6 +109,13 @@ def test_moving_to_another_precision_builds_the_same_operator(case: str) -> None
     torch.testing.assert_close(moved.physics.A(x), double.physics.A(x), rtol=0, atol=1e-13)
 
 
+def test_a_motion_keeps_its_own_kernel() -> None:
+    kernel = torch.full((3, 3), 1 / 9, dtype=torch.float64)
+    problem = motion_deblurring(8, kernel=kernel, channels=1, dtype=torch.float64)
+    kernel *= 2
+    assert float(problem.to(torch.float32).physics.A(torch.ones(1, 1, 8, 8)).max()) < 1.001
+
+
 def test_motion_is_a_circular_convolution_with_the_kernel() -> None:
     kernel = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     problem = motion_deblurring((9, 12), kernel=kernel, dtype=torch.float64, noise=0)

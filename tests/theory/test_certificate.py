@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from proxmatch.errors import InputError
+from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.theory import Certificate, Constants, ExactDenoiser, certify, draw, trace
 from proxmatch.theory.known import Gaussian, Mixture
 from proxmatch.transforms import Aligned, Relaxed, Symmetrized
@@ -110,7 +110,18 @@ def test_what_if_solves_the_bound(certificate: Certificate) -> None:
         outlook.affordable(0.0)
 
 
+def test_what_diverged_has_not_settled() -> None:
+    p = problem()
+    with pytest.warns(DivergenceWarning):
+        found = certify({"boom": lambda z, _: 40 * z}, TARGET, p, measured(p), local=())
+    run = found.runs["boom"]
+    assert bool(run.outlook.settled.isnan().all())
+    assert set(found.to_dict()["runs"]["boom"]["settled_after"]) == {None}
+
+
 def test_nothing_to_certify_is_refused() -> None:
     p = problem()
+    with pytest.raises(InputError, match="1 or more, got 0"):
+        certify({"source": TARGET}, TARGET, p, measured(p), iterations=0)
     with pytest.raises(InputError, match="at least one"):
         certify({}, TARGET, p, measured(p))

@@ -131,6 +131,15 @@ def test_alignments_that_are_none(change: dict[str, object], message: str) -> No
         Aligned(Identity(C), **{**good, **change})  # type: ignore[arg-type]
 
 
+def test_an_alignment_keeps_its_own_numbers() -> None:
+    mean = torch.zeros(C, dtype=torch.float64)
+    kept = Aligned(lpn(), 0.5, torch.eye(C), mean, [0.5] * C)
+    x = images()
+    before = kept(x)
+    mean += 1
+    assert torch.equal(kept(x), before)
+
+
 def test_a_rotation_in_float32_is_made_exact() -> None:
     model = Aligned(Identity(C), 1.0, orthogonal().float(), [0.0] * C, [0.0] * C)
     assert torch.allclose(model.rotation.T @ model.rotation, torch.eye(C).double(), atol=1e-14)

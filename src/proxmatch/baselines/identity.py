@@ -41,7 +41,7 @@ def no_denoiser(problem: Problem, images: Tensor, *, seed: int = 0) -> Tuned[Ide
     """Gradient steps alone, and where to stop them.
 
     Stopping early is all the regularisation there is: ``chosen.iteration`` steps did best on the
-    images, for ``pnp_pgd(..., iterations=...)``.
+    images, for ``pnp_pgd(..., iterations=...)``; 0 is the start itself.
 
     Args:
         problem: what to reconstruct from.

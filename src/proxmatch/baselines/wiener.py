@@ -199,6 +199,7 @@ def wiener(
 
 
 @cache
+@torch.inference_mode(False)  # what is kept must serve any caller
 def _cosines(n: int) -> Tensor:
     """The orthonormal cosine transform (DCT-II), ``(n, n)``, float64.
 
@@ -211,6 +212,7 @@ def _cosines(n: int) -> Tensor:
 
 
 @cache
+@torch.inference_mode(False)
 def _knots(height: int, width: int, knots: int) -> tuple[Tensor, Tensor]:
     """Between which knots each frequency lies, and how far from the lower one: ``(H, W)`` each."""
     rows, cols = (torch.arange(n, dtype=torch.float64) / (2 * n) for n in (height, width))

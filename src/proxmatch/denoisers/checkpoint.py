@@ -262,6 +262,11 @@ def _wrapped(
 def _find(source: str | Path) -> Path:
     folder = Path(source)
     if isinstance(source, str) and source in shipped():
+        if (folder / CONFIG).is_file():
+            raise CheckpointError(
+                f"{source} is both a model that comes with proxmatch and a folder here; write "
+                f"./{source} for the folder, or call it something else"
+            )
         with resources.as_file(resources.files("proxmatch") / "weights" / source) as path:
             return path
     if folder.is_file():

@@ -234,13 +234,14 @@ class LPN(ProximalDenoiser):
                 return self.linearize(patches)[1](direction)
 
             def by_patches(v: Tensor) -> Tensor:
-                return patch_gradient(x, self._size, product, self.config.tile_batch, v)
+                return patch_gradient(x, self._size, product, self.config.tile_batch, v.detach())
 
             return self.forward(x), by_patches
         v, crop = self._enter(x)
         g, hessian = icnn.linearize(self.layers, self._weights(), v, self.config.beta)
 
         def jacobian(v: Tensor) -> Tensor:
+            v = v.detach()
             return self._leave(hessian(self._pack(v)), crop).add_(v, alpha=self.config.alpha)
 
         return self._leave(g, crop) + self._affine(x), jacobian

@@ -60,7 +60,7 @@ def motion_deblurring(
         if length < 1:
             raise InputError(f"the length of a motion is at least 1 pixel, got {length}")
         kernel = random_path(length, seed) if angle is None else stroke(length, angle)
-    kernel = torch.as_tensor(kernel).detach().cpu().double()
+    kernel = torch.as_tensor(kernel).detach().cpu().double().clone()
     if kernel.ndim != 2 or not bool(kernel.isfinite().all()):
         raise InputError(
             f"a kernel is one array (h, w) of finite numbers, got the shape {tuple(kernel.shape)}"

@@ -232,7 +232,7 @@ def _record(run: Run) -> dict[str, Any]:
         "status": [str(status) for status in path.status],
         "not_inverted": int((~path.inverted).sum()),
         "iterations_worth_running": _plain(outlook.worthwhile()),
-        "settled_after": outlook.settled.tolist(),
+        "settled_after": _plain(outlook.settled),
         "rows": [row.summary() for row in run.rows],
         "curves": {name: _plain(getattr(path, name)) for name in curves},
     }

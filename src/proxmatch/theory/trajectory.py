@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from proxmatch.denoisers import ProximalDenoiser, lipschitz
 from proxmatch.errors import InputError, NotContractiveError, UnknownLipschitzError
 from proxmatch.metrics import norm
-from proxmatch.pnp import Denoise, Status, pnp_pgd
+from proxmatch.pnp import Denoise, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ def trace(
         in_float64(denoiser),
         record=["iterates"],
         sigma=sigma,
-        iterations=iterations,
+        iterations=None if iterations is None else checked_count(iterations),
         initial=initial,
     )
     iterates, queries = run.iterates, run.queries

@@ -27,7 +27,7 @@ class Outlook:
         measured: |grad F*|^2 / d^2 over the last quarter of the run, ``(B,)``: what C_1 turned out
             to be; infinite without mismatch.
         settled: first k with |grad F*(x_k)|^2 at most twice its mean over the last quarter,
-            ``(B,)``.
+            ``(B,)``; NaN where that mean is not known (the image diverged).
     """
 
     optimisation: Tensor
@@ -48,12 +48,13 @@ class Outlook:
         g2, d2 = path.stationarity[:, 1:] ** 2, path.mismatch**2
         last = max(1, d2.shape[1] // 4)
         level = g2[:, -last:].mean(1)
+        reached = (g2 <= 2 * level[:, None]).int().argmax(1)
         return cls(
             optimisation=-constants.decrease * infimum,
             mismatch=constants.mismatch,
             square=d2.mean(1),
             measured=level / d2[:, -last:].mean(1),
-            settled=(g2 <= 2 * level[:, None]).int().argmax(1) + 1,
+            settled=torch.where(level.isfinite(), reached + 1.0, torch.nan),
         )
 
     def worthwhile(self) -> Tensor:

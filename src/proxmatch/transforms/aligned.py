@@ -154,7 +154,7 @@ def _colour(colour: Tensor, x: Tensor) -> Tensor:
 
 
 def _numbers(name: str, value: Tensor | Sequence[Any], shape: tuple[int, ...]) -> Tensor:
-    numbers = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach()
+    numbers = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()
     if numbers.shape != shape or not bool(numbers.isfinite().all()):
         raise InputError(
             f"the {name} must hold {' x '.join(map(str, shape))} finite numbers for the channels "
