@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as text
+import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -63,19 +65,23 @@ def command(
     crops = _images.crops(images, number, size, downscale, source.channels).to(place)
     found = []
     stop = _screen.interruptible(lambda: "nothing was written; the same command starts again")
-    with stop, _screen.bar(len(solved), "diagnosing") as advance:
-        for one in solved:
-            found.append(diagnose(source, crops, one, target, iterations=iterations, seed=seed))
-            advance(1)
-    record = {"model": model, "diagnoses": {d.problem: d.to_dict() for d in found}}
-    if out is not None:
-        with owned(out):
+    with nullcontext() if out is None else owned(out):
+        with stop, _screen.bar(len(solved), "diagnosing") as advance:
+            for one in solved:
+                found.append(diagnose(source, crops, one, target, iterations=iterations, seed=seed))
+                advance(1)
+        record = {"model": model, "diagnoses": {d.problem: d.to_dict() for d in found}}
+        if out is not None:
             content = text.dumps(record, indent=1, allow_nan=False) + "\n"
             write_together(out, {"diagnosis.json": content.encode()})
     worst = max(found, key=lambda d: list(Verdict).index(d.verdict))
     texts = [f"{worst.problem}: {worst.advice()}"]
     if worst.verdict is not Verdict.MATCHED:
-        texts.append(f"    proxmatch adapt {model} --images {images} --out adapted")
+        given = ["--downscale", str(downscale)] if downscale > 1 else []
+        given += ["--problem", worst.problem] if problem else []
+        given += [part for option in options or [] for part in ("--set", option)]
+        words = ["proxmatch", "adapt", model, "--images", str(images), *given, "--out", "adapted"]
+        texts.append(f"    {shlex.join(words)}")
     _screen.show(record, json, *(d.table() for d in found), *texts)
     if worst.verdict is not Verdict.MATCHED:
         raise typer.Exit(1)

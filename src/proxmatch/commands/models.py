@@ -45,15 +45,23 @@ def command(
 
 
 def _summary(model: ProximalDenoiser) -> dict[str, Any]:
-    record = _heart(model).record
+    heart = _heart(model)
+    record = heart.record
     return {
         "kind": type(model).__name__,
         "weights": sum(p.numel() for p in model.parameters()),
         "sigma": model.sigma,
-        "L": _at(record, "validation", "lipschitz"),
+        "L": None if heart is not model else _lipschitz(heart),
         "trained on": _at(record, "source") or _at(record, "data", "folder"),
         "licence": _at(record, "licence"),
     }
+
+
+def _lipschitz(model: ProximalDenoiser) -> Any:
+    """L where it was measured: of a model that was adapted, since then."""
+    if _at(model.record, "adapted") is not None:
+        return _at(model.record, "adapted", "after", "lipschitz")
+    return _at(model.record, "validation", "lipschitz")
 
 
 def _at(record: object, *keys: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proxmatch.commands import _screen
-from proxmatch.commands._options import Device, Json, Out, Seed, Threads, compute
+from proxmatch.commands._options import Device, Json, Out, Threads, compute
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,9 @@ def command(
             min=0, help="crops of held-out pictures for the card; 0 trains on all pictures"
         ),
     ] = 16,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="of everything that is random; 0 by default")
+    ] = None,
     device: Device = "cpu",
     threads: Threads = None,
     json: Json = False,
