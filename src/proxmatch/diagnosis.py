@@ -212,6 +212,8 @@ def diagnose(
             f"expected images (B, {model.channels}, H, W) for this denoiser, got "
             f"{tuple(images.shape)}"
         )
+    if not bool(images.any()):
+        raise InputError("the images are black everywhere; there is nothing to diagnose on")
     y = problem.measure(images, seed=seed)
     run = _run(y, problem, model, images, reference, iterations)
     level = model.sigma or SIGMA

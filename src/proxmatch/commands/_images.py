@@ -14,8 +14,15 @@ def pictures(folder: Path, number: int, channels: int, downscale: int = 1) -> li
     from torch.nn.functional import avg_pool2d
 
     from proxmatch.data import image_files, read_images
+    from proxmatch.errors import InputError
 
     found = read_images(image_files([folder])[:number], channels)
+    for file in found:
+        if min(file.pixels.shape[1:]) < downscale:
+            raise InputError(
+                f"{file.path} has {file.pixels.shape[2]} x {file.pixels.shape[1]} pixels, too few "
+                f"for --downscale {downscale}"
+            )
     return [avg_pool2d(file.pixels, downscale) for file in found]
 
 

@@ -70,6 +70,8 @@ def command(
         raise InputError("give --images (clean ones) or --measurements, one of the two")
     if measurements is not None and problem is None:
         raise InputError("--measurements needs --problem: of what are they measurements?")
+    if measurements is not None and downscale > 1:
+        raise InputError("--downscale is for clean images; measurements are taken as they are")
     place = compute(device, threads)
     source = load_model(model, place)
     _check(method, images, steps, budget)
@@ -92,11 +94,18 @@ def command(
     with owned(out), _screen.interruptible(lambda: "the same command goes on, or starts again"):
         result = _run(source, arguments, out, place)
     record = _record(model, method, out, result)
-    lines: list[Any] = [_tried(result) or f"{result.status} after {result.step} steps"]
+    lines: list[Any] = [_tried(result) or f"{result.status}, weights of step {result.step}"]
     lines += [str(result.evidence)] if result.evidence is not None else []
     _screen.show(record, json, *lines, f"wrote {record['model']}")
-    if result.evidence is not None and not result.evidence.gain > 0:
+    if not _helped(result):
         raise typer.Exit(1)
+
+
+def _helped(result: AdaptationResult) -> bool:
+    """Whether something better than the source was found, as far as that was measured."""
+    if result.evidence is not None:
+        return result.evidence.gain > 0
+    return not any(candidate.chosen for candidate in result.table[:1])  # the source
 
 
 def _tried(result: AdaptationResult) -> Any:
@@ -114,7 +123,8 @@ def _tried(result: AdaptationResult) -> Any:
         for candidate in result.table
     ]
     header = ("* chosen", *(f"{name}, dB" for name in problems), "strength", "seconds")
-    return _screen.table(header, rows, "tried, on what was held out")
+    where = "what was held out" if result.evidence else "reconstructions of half the size"
+    return _screen.table(header, rows, f"tried, on {where}")
 
 
 def _check(method: str, images: Path | None, steps: int | None, budget: float | None) -> None:
@@ -138,10 +148,13 @@ def _problem(
     source: Any, given: list[Any], problem: str, options: list[str], clean: bool
 ) -> dict[str, Any]:
     """The problem for windows of clean images, or for measurements."""
-    from proxmatch.problems.catalogue import image_side, make_problem
+    from proxmatch.errors import InputError
+    from proxmatch.problems.catalogue import entry, image_side, make_problem
     from proxmatch.problems.catalogue import options as read
 
     found = read(problem, options)
+    if not clean and not entry(problem).pictures:
+        raise InputError(f"measurements of {problem} are no pictures; give clean --images")
     height, width = given[0].shape[1:]
     if clean:
         window = getattr(getattr(source, "config", None), "size", None)

@@ -44,7 +44,7 @@ def command(
     workers: Annotated[
         int | None, typer.Option(help="processes (default: one a core or GPU)")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="in place of 0")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="in place of 0")] = None,
     max_steps: Annotated[
         int | None, typer.Option(min=1, help="of any training and adaptation: to try a scale")
     ] = None,

@@ -155,7 +155,10 @@ def image_side(name: str, measured: tuple[int, int], given: Mapping[str, Any]) -
 
 def reduction(name: str, given: Mapping[str, Any]) -> int:
     """How many pixels of an image become one of its measurements, along each side."""
-    return int(given.get("factor", 4)) if name == "super-resolution" else 1
+    factor = int(given.get("factor", 4)) if name == "super-resolution" else 1
+    if factor < 1:
+        raise InputError(f"the factor of a super-resolution is at least 1, got {factor}")
+    return factor
 
 
 def _listed(known: Iterable[str]) -> str:
