@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,10 +19,11 @@ from PIL import Image
 from proxmatch import __version__, diagnosis
 from proxmatch.data import read_image
 from proxmatch.denoisers import LPN, LPNConfig, load, save, shipped
+from proxmatch.learning import blind as blind_adaptation
 from proxmatch.metrics import psnr, ssim
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, denoising, make_problem
-from proxmatch.transforms import Aligned, Transformed
+from proxmatch.transforms import Aligned, Relaxed, Transformed
 from tests.commands.conftest import Run
 
 Models = dict[str, Path]
@@ -177,6 +179,44 @@ def test_what_is_done_is_not_done_again(
     assert "other settings (model, weights)" in other.err
 
 
+def test_results_of_another_denoiser_or_mask_are_not_taken_for_these(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    """The weights, and the words of the command, are the same."""
+    model, mask, out = tmp_path / "model", tmp_path / "mask.png", tmp_path / "out"
+    first = pictures / "picture5.png"
+    common = ("reconstruct", model, first, "--problem", "inpainting", "--set", f"mask={mask}")
+    common = (*common, "--iterations", 1, "--out", out)
+    pixels = np.random.default_rng(0).integers(0, 2, (40, 48), dtype=np.uint8) * 255
+    Image.fromarray(pixels).save(mask)
+    save(Relaxed(load(small["gs"]), 0.9), model)
+    assert proxmatch(*common).code == 0
+    assert proxmatch(*common).code == 0
+    Image.fromarray(255 - pixels).save(mask)
+    other = proxmatch(*common)
+    assert (other.code, "other settings (read)" in other.err) == (2, True)
+    Image.fromarray(pixels).save(mask)
+    save(Relaxed(load(small["gs"]), 0.1), model)
+    other = proxmatch(*common)
+    assert (other.code, "other settings (weights)" in other.err) == (2, True)
+
+
+def test_a_picture_that_is_too_small_is_named_and_left_out(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "good.png").write_bytes((pictures / "picture0.png").read_bytes())
+    Image.new("RGB", (3, 3)).save(folder / "dot.png")
+    done = proxmatch(
+        "reconstruct", small["gs"], folder, "--problem", "super-resolution", "--simulate",
+        "--iterations", 1, "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "1 file(s) left out: dot.png: size must be" in done.err
+    assert [p.name for p in (tmp_path / "out").glob("*.png")] == ["good.png"]
+
+
 def test_a_damaged_picture_is_named_and_left_out(
     proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
 ) -> None:
@@ -248,6 +288,18 @@ def test_train_and_go_on(proxmatch: Run, pictures: Path, tmp_path: Path, setting
     assert "other settings (seed)" in other.err
 
 
+def test_the_seed_of_a_file_stands_unless_another_is_given(
+    proxmatch: Run, pictures: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "settings.yaml").write_text("{steps: 1, batch: 2, seed: 7}")
+    done = proxmatch(
+        "train", "gs", "--images", pictures, "--config", tmp_path / "settings.yaml",
+        "--validation", 0, "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert load(tmp_path / "run" / "model").record["settings"]["seed"] == 7
+
+
 def test_adapt_writes_a_model_and_its_evidence(
     proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
 ) -> None:
@@ -259,7 +311,28 @@ def test_adapt_writes_a_model_and_its_evidence(
     record = json.loads(done.out)
     assert done.code == (0 if sum(record["gains"].values()) > 0 else 1), done.err
     assert json.loads((out / "adaptation.json").read_text())["step"] == record["step"]
-    assert load(out / "model").record["adapted"]["number"] == 2
+    adapted = load(out / "model")
+    assert adapted.record["adapted"]["number"] == 2
+    card = json.loads(proxmatch("models", out / "model", "--json").out)
+    assert card["L"] == record["after"]["lipschitz"]
+    save(Relaxed(adapted, 0.5), tmp_path / "relaxed")
+    assert json.loads(proxmatch("models", tmp_path / "relaxed", "--json").out)["L"] is None
+
+
+def test_an_adaptation_for_another_problem_is_another_one(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    model, common = tmp_path / "model", ("--images", pictures, "--method", "mse", "--number", 2)
+    common = (*common, "--steps", 2, "--problem", "denoising", "--out", tmp_path / "out")
+    save(load(small["gs"]), model)
+    assert proxmatch("adapt", model, *common).code in (0, 1)
+    assert proxmatch("adapt", model, *common).code in (0, 1)
+    for changed in (("--set", "noise=0.3"), ("--set", "eta=0.5")):
+        other = proxmatch("adapt", model, *common, *changed)
+        assert (other.code, "other settings (problems)" in other.err) == (2, True)
+    save(Aligned(load(small["gs"]), 1.0, torch.eye(3), [0.4] * 3, [0.5] * 3), model)
+    other = proxmatch("adapt", model, *common)
+    assert (other.code, "other settings (source)" in other.err) == (2, True)
 
 
 def tried(out: Path) -> list[str]:
@@ -297,7 +370,7 @@ def test_the_seed_of_an_adaptation_decides(
 
 
 def test_adapt_by_alignment_and_from_measurements(
-    proxmatch: Run, pictures: Path, tmp_path: Path
+    proxmatch: Run, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), sigma=0.07))
     model.record = {"colours": {"mean": [0.5] * 3, "covariance": np.eye(3).tolist()}}
@@ -317,14 +390,25 @@ def test_adapt_by_alignment_and_from_measurements(
         "adapt", tmp_path / "source", "--measurements", tmp_path / "measured", "--problem",
         "denoising", "--json", "--out", tmp_path / "blind",
     )  # fmt: skip
-    assert blind.code == 0, blind.err
-    names = [candidate["name"] for candidate in json.loads(blind.out)["tried"]]
-    assert names == ["source", "relaxed", "aligned + relaxed"]
+    rows = json.loads(blind.out)["tried"]
+    assert [row["name"] for row in rows] == ["source", "relaxed", "aligned + relaxed"]
+    assert blind.code == (1 if rows[0]["chosen"] else 0), blind.err
     assert isinstance(load(tmp_path / "blind" / "model"), LPN | Transformed)
+    monkeypatch.setattr(blind_adaptation, "LEEWAY", 100.0)  # nothing is better by that much
+    kept = proxmatch(
+        "adapt", tmp_path / "source", "--measurements", tmp_path / "measured", "--problem",
+        "denoising", "--out", tmp_path / "kept",
+    )  # fmt: skip
+    assert (kept.code, "source *" in kept.out) == (1, True)
+    assert "reconstructions of half the size" in kept.out
 
 
 def test_the_worst_verdict_is_the_one_that_is_spoken(
-    proxmatch: Run, small: Models, pictures: Path, monkeypatch: pytest.MonkeyPatch
+    proxmatch: Run,
+    small: Models,
+    pictures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Matched for the first problem and mismatched for the second is no reason to use it."""
     crops = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -340,6 +424,16 @@ def test_the_worst_verdict_is_the_one_that_is_spoken(
     assert done.code == 1
     assert "super-resolution: badly mismatched" in done.out.splitlines()[-2]
     assert done.out.splitlines()[-1].strip().startswith("proxmatch adapt")
+    spaced = tmp_path / "my faces"
+    spaced.symlink_to(pictures)
+    done = proxmatch(
+        "diagnose", "gs-faces", "--images", spaced, "--size", 32, "--number", 1, "--downscale", 2,
+        "--problem", "super-resolution", "--set", "factor=2",
+    )  # fmt: skip
+    words = shlex.split("".join(done.out.partition("proxmatch adapt")[1:]))
+    expected = ["proxmatch", "adapt", "gs-faces", "--images", str(spaced), "--downscale", "2"]
+    expected += ["--problem", "super-resolution", "--set", "factor=2", "--out", "adapted"]
+    assert words == expected
 
 
 def test_certify(proxmatch: Run, small: Models, pictures: Path, tmp_path: Path) -> None:

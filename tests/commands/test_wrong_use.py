@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.commands.conftest import Run
 
@@ -43,6 +44,15 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("adapt", LPN, "--measurements", "pictures", *BLUR, *OUT), "all have one size"),
     (("adapt", LPN, "--images", "pictures", "--measurements", "pictures", *OUT), "one of the two"),
     (("adapt", LPN, "--measurements", "pictures", *OUT), "needs --problem"),
+    (
+        ("adapt", LPN, "--measurements", "one", *BLUR, "--downscale", "2", *OUT),
+        "measurements are taken as they are",
+    ),
+    (
+        ("adapt", LPN, "--measurements", "one", "--problem", "compressed-sensing", *OUT),
+        "are no pictures; give clean --images",
+    ),
+    (("adapt", LPN, "--images", "pictures", "--downscale", "400", *OUT), "picture0.png has 64 x"),
     (("adapt", LPN, "--images", "pictures", "--method", "magic", *OUT), "no method 'magic'"),
     (("adapt", LPN, "--images", "pictures", "--method", "adapm", *OUT), "gradient-step"),
     (("adapt", LPN, "--images", "pictures", "--set", "factor=2", *OUT), "name it with --problem"),
@@ -82,6 +92,14 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
         ("reconstruct", LPN, "pictures", "--simulate", *SR, "--set", "kernel_size=4", *OUT),
         "kernel_size must be odd",
     ),
+    (
+        ("reconstruct", LPN, "pictures", "--simulate", *SR, "--set", "factor=0", *OUT),
+        "is at least 1, got 0",
+    ),
+    (("reconstruct", LPN, "one", *BLUR, "--out", "mine"), "mine/picture.png is there already"),
+    (("reproduce", "quick", "--seed", "-1", *OUT), "--seed"),
+    (("diagnose", LPN, "--images", "black"), "black everywhere"),
+    (("diagnose", LPN, "--images", "pictures", "--out", "text.txt"), "text.txt is a file"),
     (("diagnose", LPN, "--images", "nowhere"), "no folder nowhere"),
     (("diagnose", LPN, "--images", "pictures", "--reference", "nobody"), "no such model"),
     (("diagnose", LPN, "--images", "pictures", "--problem", "x"), "no problem 'x'"),
@@ -108,7 +126,10 @@ def test_wrong_use(
     Path("rate.yaml").write_text("learning_rate: 0.1")
     Path("one").mkdir()
     Path("one/picture.png").write_bytes((pictures / "picture0.png").read_bytes())
-    before = sorted(pictures.iterdir())
+    for folder in ("mine", "black"):
+        Path(folder).mkdir()
+        Image.new("RGB", (64, 64)).save(f"{folder}/picture.png")
+    before, mine = sorted(pictures.iterdir()), Path("mine/picture.png").read_bytes()
     done = proxmatch(*arguments)
     assert done.code == 2
     assert message in done.err
@@ -118,6 +139,8 @@ def test_wrong_use(
     assert done.out == ""
     assert not Path("out").exists()
     assert sorted(pictures.iterdir()) == before
+    assert [Path("mine/picture.png")] == list(Path("mine").iterdir())
+    assert Path("mine/picture.png").read_bytes() == mine
 
 
 def test_every_command_has_an_example(proxmatch: Run) -> None:

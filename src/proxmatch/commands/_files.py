@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.data import ImageFile, encode_image, image_files, read_image
-from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import DataError, DivergenceWarning, InputError, SkippedFilesWarning
 from proxmatch.files import write_together
 from proxmatch.learning.sources import fingerprint
@@ -93,9 +93,10 @@ class Job:
                 raise InputError(f"{path} would be overwritten; choose another --out")
         settings = {
             "model": name,
-            "weights": fingerprint(list(model.state_dict().values())),
+            "weights": checkpoint.fingerprint(model),
             "problem": problem,
             "options": sorted(given),
+            "read": {k: fingerprint([v]) for k, v in read.items() if isinstance(v, Tensor)},
             **{key: how[key] for key in ("simulate", "bits", "iterations", "seed")},
         }
         return cls(model, files, problem, read, out, settings, **how)
@@ -104,6 +105,12 @@ class Job:
         """What an earlier run with the same settings left in the folder, by name."""
         path = self.out / RECORD
         if not path.exists():
+            there = [name for name in self.files if (self.out / name).exists()]
+            if there:
+                raise InputError(
+                    f"{self.out / there[0]} is there already, and was not written by reconstruct; "
+                    "choose another --out"
+                )
             return {}
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -138,17 +145,26 @@ class Job:
         results = {name: result for name, result in done.items() if name in self.files}
         skipped: dict[str, str] = {}
         for names, images in self._groups(results, skipped):
-            found, written = self._group(names, images, advance)
+            try:
+                found, written = self._group(names, images, advance)
+            except InputError as error:  # nothing for images of this size
+                skipped |= {self.files[name].name: str(error) for name in names}
+                continue
+            if not (self.out / RECORD).exists():  # from now on what is here is ours
+                self._write({}, {})
             results |= found
-            record = {"settings": self.settings, "files": {**done, **results}}
-            text = json.dumps(record, indent=1, allow_nan=False) + "\n"
-            write_together(self.out, {**written, RECORD: text.encode()})
+            self._write({**done, **results}, written)
         if not results:
             name, reason = next(iter(skipped.items()))
             raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
         if skipped:
             warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
         return {name: results[name] for name in self.files if name in results}
+
+    def _write(self, results: dict[str, dict[str, Any]], written: dict[str, bytes]) -> None:
+        record = {"settings": self.settings, "files": results}
+        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+        write_together(self.out, {**written, RECORD: text.encode()})
 
     def _groups(
         self, done: dict[str, Any], skipped: dict[str, str]

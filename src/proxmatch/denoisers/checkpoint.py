@@ -239,6 +239,23 @@ def _unwrapped(model: ProximalDenoiser) -> tuple[ProximalDenoiser, list[Transfor
     return model, found[::-1]
 
 
+def fingerprint(model: ProximalDenoiser) -> str:
+    """A hash of what decides D: weights, layout and transforms, but not the record."""
+    heart, transforms = _unwrapped(model)
+    config = getattr(heart, "config", None)
+    about = {
+        "kind": type(heart).__name__,
+        "sigma": heart.sigma,
+        "config": config.model_dump(mode="json") if isinstance(config, BaseModel) else None,
+        "transforms": [t.model_dump(mode="json", exclude={"record"}) for t in transforms],
+    }
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name, t in model.state_dict().items():
+        digest.update(f"{name} {tuple(t.shape)}".encode())
+        digest.update(t.detach().cpu().float().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
 def _wrapped(
     model: ProximalDenoiser, transforms: Sequence[Transform], path: Path
 ) -> ProximalDenoiser:

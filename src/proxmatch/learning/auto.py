@@ -36,7 +36,7 @@ from torch import Tensor
 from proxmatch.baselines import TotalVariation, Wiener
 from proxmatch.baselines.total_variation import WEIGHTS
 from proxmatch.baselines.wiener import SIGMAS
-from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser
+from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning
 from proxmatch.learning.assess import assess
 from proxmatch.learning.engine import RunStatus
@@ -174,7 +174,7 @@ def auto(
             **winner.record,
             "auto": {
                 "images": fingerprint(images),
-                "source": fingerprint(list(model.state_dict().values())),
+                "source": checkpoint.fingerprint(model),
                 "problems": [p.name for p in problems],
                 "size": size,
                 "seed": seed,

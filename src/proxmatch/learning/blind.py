@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, InputError
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate
@@ -86,7 +86,7 @@ def blind(
             **best.record,
             "auto": {
                 "measurements": fingerprint(list(measurements)),
-                "source": fingerprint(list(model.state_dict().values())),
+                "source": checkpoint.fingerprint(model),
                 "problems": [problem.name],
                 "seed": seed,
                 "chosen": chosen.name,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from torch import Tensor
 
-from proxmatch.denoisers import GradientStep, ProximalDenoiser
+from proxmatch.denoisers import GradientStep, ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import Check, run
@@ -81,10 +81,11 @@ def fine_tune(
         check = _checker(adapted, before, split, problems, settings)
     about = {
         "images": fingerprint(images),
-        "source": fingerprint(list(model.state_dict().values())),
+        "source": checkpoint.fingerprint(model),
         "draws": draws,
         "held_out": held_out,
         "size": size,
+        "problems": [problem.describe() for problem in problems],
     }
     source = pairs(training, size, draws)
     if settings.trajectory is not None:

@@ -224,6 +224,25 @@ class Problem:
         value: Tensor = _f.fn(x, y, self.physics)
         return value
 
+    @torch.no_grad()
+    def describe(self) -> dict[str, Any]:
+        """What it is, as JSON, to tell whether two are the same.
+
+        The operator is known by the size of what it makes of one random image.
+        """
+        draw = torch.rand(self.img_size, generator=torch.Generator().manual_seed(0))[None]
+        seen = self.physics.A(draw.to(self.device, self.dtype))
+        noise = self.physics.noise_model
+        return {
+            "name": self.name,
+            "size": list(self.img_size),
+            "eta": float(f"{self.eta:.5g}"),
+            "iterations": self.iterations,
+            "noise": type(noise).__name__,
+            "levels": {name: level.tolist() for name, level in noise.state_dict().items()},
+            "response": float(f"{float(seen.norm()):.5g}"),
+        }
+
     def check_image(self, x: object, name: str = "x") -> None:
         """Raise an InputError unless x is a batch of finite images of this problem."""
         tensor = self._check_tensor(x, name)
