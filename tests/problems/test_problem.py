@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import deepinv
@@ -262,3 +263,20 @@ def test_sizes_and_precisions_are_checked(make):
 def test_a_physics_must_take_the_images_it_is_given():
     with pytest.raises(InputError, match=r"cannot be applied|give the img_size"):
         Problem.from_physics(deepinv.physics.Inpainting((1, 8, 8), mask=0.5), (1, 9, 9))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        gaussian_deblurring(12, noise=0.05),
+        gaussian_deblurring(12, kernel_sigma=1.1),
+        gaussian_deblurring(12, eta=0.5),
+        gaussian_deblurring(12, iterations=3),
+        gaussian_deblurring((12, 11)),
+    ],
+    ids=["noise", "operator", "step", "iterations", "size"],
+)
+def test_problems_that_differ_are_described_differently(other: Problem) -> None:
+    found = gaussian_deblurring(12).describe()
+    assert found == json.loads(json.dumps(gaussian_deblurring(12).describe()))
+    assert found != other.describe()

@@ -233,13 +233,16 @@ class Problem:
         draw = torch.rand(self.img_size, generator=torch.Generator().manual_seed(0))[None]
         seen = self.physics.A(draw.to(self.device, self.dtype))
         noise = self.physics.noise_model
+        levels: dict[str, Any] = {}
+        if isinstance(noise, torch.nn.Module):
+            levels = {name: level.tolist() for name, level in noise.state_dict().items()}
         return {
             "name": self.name,
             "size": list(self.img_size),
             "eta": float(f"{self.eta:.5g}"),
             "iterations": self.iterations,
             "noise": type(noise).__name__,
-            "levels": {name: level.tolist() for name, level in noise.state_dict().items()},
+            "levels": levels,
             "response": float(f"{float(seen.norm()):.5g}"),
         }
 
