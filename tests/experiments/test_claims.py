@@ -153,3 +153,31 @@ def test_the_list_has_a_line_for_every_claim_and_counts_the_verdicts() -> None:
     [line] = [line for line in text.splitlines() if decided[0]["statement"] in line]
     assert f"{decided[0]['effect']:+.2f} dB" in line
     assert line.count(" | ") == 4
+
+
+DIRECTIONS = [
+    ("mse-below-source", "lpn", 1, ("source", 0), ("mse", 1)),
+    ("mse-below-source", "gs", 5, ("source", 0), ("mse", 5)),
+    ("proposed-above-source", "lpn", 1, ("pm", 1), ("source", 0)),
+    ("gain-above-ten", "gs", 1, ("adapm", 1), ("mse", 1)),
+]
+
+
+@pytest.mark.parametrize(("name", "family", "n", "better", "worse"), DIRECTIONS)
+def test_which_way_round_a_claim_is(
+    name: str, family: str, n: int, better: tuple[str, int], worse: tuple[str, int]
+) -> None:
+    edge = 10 if name == "gain-above-ten" else 0
+    for lead, expected in ((edge + 1, "holds"), (edge - 1, "does not hold")):
+        cells = [made_up(family, *better, BASE + lead + noise(1)), made_up(family, *worse, BASE)]
+        [found] = decide(claims(name, family, n), Evidence(cells, 200))
+        assert found["verdict"] == expected
+
+
+def test_the_largest_step_is_early_for_lpn_and_late_for_gs() -> None:
+    for family, method, levels in (("lpn", "pm", (0, 4, 5)), ("gs", "adapm", (0, 1, 5))):
+        for values, expected in ((levels, "holds"), ((0, 5 - levels[1], 5), "does not hold")):
+            pairs = zip((1, 5, 25), values, strict=True)
+            cells = [made_up(family, method, n, BASE + v + noise(n)) for n, v in pairs]
+            [found] = decide(claims("largest-step", family), Evidence(cells, 200))
+            assert found["verdict"] == expected

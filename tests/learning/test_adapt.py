@@ -22,6 +22,7 @@ from proxmatch.learning import (
     run,
     stream,
 )
+from proxmatch.losses import Constant
 from proxmatch.problems import gaussian_deblurring
 from proxmatch.transforms import ColourStatistics, Relaxed
 
@@ -254,3 +255,19 @@ def test_bad_choices_are_refused(source: LPN) -> None:
     relaxed = Relaxed(source, 0.5)
     with pytest.raises(InputError, match="cannot be trained"):
         adapt(relaxed, few(2), "mse", problem=PROBLEMS)
+
+
+def test_the_number_of_steps_is_that_of_the_paper(source: LPN) -> None:
+    gs = GradientStep(GradientStepConfig(widths=(4, 6)))
+    assert adaptation_settings(source, "pm", 100).steps == 200 * 100 / 4
+    assert adaptation_settings(gs, "pm", 100).steps == 20 * 100 / 4
+    assert adaptation_settings(gs, "pm", 100).gamma == Constant(gamma=0.025)
+
+
+def test_the_constant_of_the_source_is_not_that_of_the_adapted() -> None:
+    start = GradientStep(GradientStepConfig(channels=1, widths=(4, 6), sigma=0.1, lipschitz=0.5))
+    settings = adaptation_settings(start, "mse", 1, steps=1)
+    adapted = adapt(start, few(1), settings=settings, select="last", held_out=False, draws=None)
+    assert isinstance(adapted.model, GradientStep)
+    assert adapted.model.lipschitz is None
+    assert start.lipschitz == 0.5

@@ -29,6 +29,7 @@ from proxmatch.learning import (
 )
 from proxmatch.learning.engine import learning_rate
 from proxmatch.learning.sources import Batch
+from proxmatch.losses import Constant
 from tests.denoisers.zoo import DENOISERS
 from tests.learning.worker import SETTINGS, images, model
 
@@ -380,3 +381,58 @@ def test_what_is_logged_goes_to_the_loggers_of_fabric(tmp_path: Path) -> None:
     logger.save()
     lines = (Path(logger.log_dir) / "metrics.csv").read_text().splitlines()
     assert len(lines) == len(result.history) + 1
+
+
+GAMMA = 0.1
+
+
+@pytest.mark.parametrize("loss", ["mse", "l1", "pm", "scaled-mse"])
+def test_a_step_is_charged_the_loss_that_was_asked_for(loss: str, tmp_path: Path) -> None:
+    changes = {"loss": loss, "gamma": Constant(gamma=GAMMA), "steps": 1}
+    settings = SETTINGS.model_copy(update=changes)
+    told = run(model(), stream(images), settings, tmp_path).history[0]["loss"]
+    batch = stream(images)(0, settings)
+    with torch.no_grad():
+        error = (model()(batch.noisy) - batch.clean).flatten(1)
+    t = error.square().mean(1) / (2 * GAMMA**2)
+    expected = {
+        "mse": error.square().mean(),
+        "l1": error.abs().mean(),
+        "pm": (1 - torch.exp(-t)).mean(),
+        "scaled-mse": t.mean(),
+    }
+    assert told == pytest.approx(float(expected[loss]), rel=1e-4)
+
+
+def test_the_gradient_is_bounded_in_units_of_the_squared_error(tmp_path: Path) -> None:
+    denoiser, norms = model(), []
+
+    def watch(step: int, loss: float) -> None:
+        found = [p.grad.flatten() for p in denoiser.parameters() if p.grad is not None]
+        norms.append(float(torch.cat(found).norm()))
+
+    changes = {"gamma": Constant(gamma=GAMMA), "optimiser": Optimiser(clip=1e-4)}
+    settings = SETTINGS.model_copy(update={**changes, "loss": "scaled-mse", "steps": 2})
+    history = run(denoiser, stream(images), settings, tmp_path, on_step=watch).history
+    assert norms == pytest.approx([1e-4 / (2 * GAMMA**2)] * 2, rel=1e-3)
+    assert history[-1]["gradient"] > 2 * norms[-1]
+
+
+def test_the_penalty_is_added_on_the_scale_of_the_loss_from_its_beginning_on(
+    tmp_path: Path,
+) -> None:
+    def history(penalty: Penalty | None, name: str) -> list[dict[str, float]]:
+        torch.manual_seed(0)
+        denoiser = GradientStep(GradientStepConfig(channels=1, widths=(4, 6)))
+        settings = TrainingSettings(
+            loss="pm", gamma=Constant(gamma=GAMMA), steps=2, batch=1, log_every=1, penalty=penalty
+        )
+        return run(denoiser, stream(images), settings, tmp_path / name).history
+
+    penalty = Penalty(limit=1e-3, weight=3.0)
+    [plain, _], [charged, _] = history(None, "without"), history(penalty, "with")
+    excess = (charged["contractivity"] - penalty.limit) ** 2
+    added = charged["loss"] - plain["loss"]
+    assert added == pytest.approx(3.0 * excess / (2 * GAMMA**2), rel=1e-3)
+    late = history(penalty.model_copy(update={"begin": 0.5}), "late")
+    assert ["contractivity" in line for line in late] == [False, True]

@@ -10,7 +10,15 @@ import torch
 from rich.console import Console
 
 from proxmatch.errors import DivergenceWarning, InputError
-from proxmatch.theory import Certificate, Constants, ExactDenoiser, certify, draw, trace
+from proxmatch.theory import (
+    Certificate,
+    Constants,
+    ExactDenoiser,
+    Perturbed,
+    certify,
+    draw,
+    trace,
+)
 from proxmatch.theory.known import Gaussian, Mixture
 from proxmatch.transforms import Aligned, Relaxed, Symmetrized
 from tests.theory.test_trajectory import measured, problem
@@ -125,3 +133,28 @@ def test_nothing_to_certify_is_refused() -> None:
         certify({"source": TARGET}, TARGET, p, measured(p), iterations=0)
     with pytest.raises(InputError, match="at least one"):
         certify({}, TARGET, p, measured(p))
+
+
+def test_what_a_certificate_says_of_a_parabola() -> None:
+    p, target = problem(), ExactDenoiser(Gaussian(0.3, 0.5), 0.2)
+    infimum = torch.tensor([-7.0, -8.0]).double()
+    found = certify(
+        {"off": Perturbed(target, lambda k: 0.3)},
+        target,
+        p,
+        measured(p, 2),
+        iterations=8,
+        infimum=infimum,
+        local=(),
+    )
+    off = found.runs["off"]
+    assert torch.equal(found.infimum, infimum)
+    assert off.effective_smoothness == pytest.approx(off.path.smoothness, rel=1e-6)
+    g2 = off.path.stationarity[:, 1:] ** 2
+    level = g2[:, -2:].mean(1)
+    assert torch.allclose(off.outlook.measured, level / 0.3**2)
+    settled = [
+        next(k for k, v in enumerate(row, 1) if v <= 2 * end)
+        for row, end in zip(g2, level, strict=True)
+    ]
+    assert off.outlook.settled.tolist() == settled

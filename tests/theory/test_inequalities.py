@@ -244,3 +244,23 @@ def test_summary_is_plain() -> None:
     rows = check(walk("gaussian", [0.3] * 2))
     text = json.dumps([row.summary() for row in rows], allow_nan=False)
     assert "Lemma 3.1" in text
+
+
+def test_the_sides_of_the_inequalities_are_those_of_the_paper() -> None:
+    path = walk("gaussian", [0.3, 0.1, 0.2, 0.4], eta=0.6)
+    smooth, step = path.smoothness, path.step_size
+    c0 = 16 / (1 - step)
+    c1 = (c0 + 4 * smooth) * smooth / 2
+    rows, t = by_name(check(path)), torch.arange(1, 5)
+    mean = (path.stationarity[:, 1:] ** 2).cumsum(1) / t
+    squares = (path.mismatch**2).cumsum(1) / t
+    fall = path.objective[:, :1] - path.objective[:, 1:]
+    for name, zero, one in (
+        ("stationarity, F*(x_t)", c0, c1),
+        ("stationarity, sharp constants", 4, (4 + 4 * smooth) * smooth / 2),
+    ):
+        assert torch.allclose(rows[name].lhs, mean)
+        assert torch.allclose(rows[name].rhs, zero * fall / t + one * squares)
+    rise = path.objective[:, 1:] - path.objective[:, :-1]
+    assert torch.allclose(rows["descent"].lhs, rise + (1 - step) / 2 * path.step**2)
+    assert torch.allclose(rows["descent"].rhs, path.error)

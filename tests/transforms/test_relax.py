@@ -132,3 +132,15 @@ def test_halved_images_are_mirrored_means(height: int, width: int) -> None:
     assert torch.allclose(out[..., :h, :w], blocks, atol=1e-6)
     assert torch.equal(out[..., h : 2 * h, :w], out[..., :h, :w].flip(-2))
     assert torch.equal(out[..., :h, w : 2 * w], out[..., :h, :w].flip(-1))
+
+
+def test_the_seed_and_the_quality_of_a_choice_are_used(images: Tensor) -> None:
+    filtered, p = too_strong(images), gaussian_deblurring(32, iterations=3)
+
+    def trials(seed: int) -> list[float]:
+        return [trial.psnr for trial in relax(filtered, p, images, seed=seed).table]
+
+    assert trials(1) == trials(1) != trials(0)
+    best = relax(filtered, p, images)
+    worst = relax(filtered, p, images, quality=lambda x: -psnr(x, images))
+    assert worst.chosen.strength != best.chosen.strength
