@@ -103,3 +103,16 @@ def test_what_does_not_fit() -> None:
         pm.reconstruct(model, "denoising", torch.full((1, 3, 8, 8), torch.nan))
     with pytest.raises(InputError, match="shape"):
         pm.reconstruct(model, "denoising", torch.rand(1, 1, 8, 8))
+
+
+def test_the_noise_level_reaches_the_denoiser() -> None:
+    seen: list[object] = []
+
+    class Told(GradientStep):
+        def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+            seen.append(sigma)
+            return x.clone()
+
+    told = Told(GradientStepConfig(channels=3, widths=(4, 6)))
+    pm.reconstruct(told, "denoising", torch.rand(2, 3, 16, 16), iterations=2, sigma=0.03)
+    assert seen == [0.03, 0.03]

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from proxmatch import __version__, diagnosis
-from proxmatch.data import read_image
+from proxmatch.data import ImageDomain, read_image
 from proxmatch.denoisers import LPN, LPNConfig, load, save, shipped
 from proxmatch.learning import blind as blind_adaptation
 from proxmatch.metrics import psnr, ssim
@@ -434,6 +434,48 @@ def test_the_worst_verdict_is_the_one_that_is_spoken(
     expected = ["proxmatch", "adapt", "gs-faces", "--images", str(spaced), "--downscale", "2"]
     expected += ["--problem", "super-resolution", "--set", "factor=2", "--out", "adapted"]
     assert words == expected
+
+
+def test_diagnose_is_that_of_the_library(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    done = proxmatch(
+        "diagnose", small["gs"], "--images", pictures, "--reference", small["lpn"], "--problem",
+        "denoising", "--set", "noise=0.1", "--size", 32, "--number", 2, "--iterations", 2,
+        "--seed", 5, "--out", tmp_path / "told", "--json",
+    )  # fmt: skip
+    assert done.code in (0, 1), done.err
+    domain = ImageDomain(pictures, 32)
+    crops = domain.tensor([0, len(domain) - 1])
+    noisy = make_problem("denoising", 32, ["noise=0.1"])
+    expected = diagnosis.diagnose(
+        load(small["gs"]), crops, noisy, load(small["lpn"]), iterations=2, seed=5
+    ).to_dict()
+    record = json.loads(done.out)
+    assert record == json.loads((tmp_path / "told" / "diagnosis.json").read_text())
+    found = record["diagnoses"]["denoising"]
+    for key in ("gap", "cost", "psnr", "score", "lipschitz"):
+        assert found[key] == pytest.approx(expected[key], rel=1e-4, abs=1e-4), key
+
+
+def test_certify_tells_the_deployed_from_the_reference(
+    proxmatch: Run,
+    small: Models,
+    pictures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    common = (
+        "certify", small["gs"], "--reference", small["lpn"], "--images", pictures, "--number", 1,
+        "--size", 16, "--iterations", 1, "--json", "--out",
+    )  # fmt: skip
+    done = proxmatch(*common, tmp_path / "one")
+    assert done.code == 0, done.err
+    runs = json.loads(done.out)["runs"]
+    assert max(runs["matched"]["curves"]["mismatch"][0]) < 1e-9
+    assert min(runs["deployed"]["curves"]["mismatch"][0]) > 1e-3
+    monkeypatch.setattr("proxmatch.theory.certificate.Run.share", 0.5)
+    assert proxmatch(*common, tmp_path / "two").code == 1
 
 
 def test_certify(proxmatch: Run, small: Models, pictures: Path, tmp_path: Path) -> None:
