@@ -1,10 +1,10 @@
-"""Train the small denoisers that ship with proxmatch.
+"""Train the denoisers that ship with proxmatch.
 
     python tools/train_models.py --data DATA --runs RUNS [NAME ...]
 
-DATA holds ``brecahad/``, ``celeba/`` and ``cbsd68/``, each in its published layout; RUNS gets a
+DATA holds ``bsds/``, ``celeba/`` and ``brecahad/``, each in its published layout; RUNS gets a
 folder a model, from which an interrupted training goes on. The finished model goes to
-``src/proxmatch/weights/NAME``, with its card (``config.json``, under ``record``).
+``src/proxmatch/weights/NAME`` in half precision, with its card (``config.json``, under ``record``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from proxmatch.data import ImageDomain
 from proxmatch.denoisers import save
 from proxmatch.learning import train
 from proxmatch.learning.progress import bar
-from proxmatch.learning.settings import PRESETS
+from proxmatch.learning.settings import PRESETS, Preset
 
 WEIGHTS = Path(__file__).parents[1] / "src" / "proxmatch" / "weights"
-SIZE = 64
+#: Side of the pictures that the crops of a training are cut from, and of those of the card.
+SIZE = 128
 
 
 @dataclass(frozen=True)
@@ -28,42 +29,64 @@ class Data:
     """Images to train on.
 
     Attributes:
-        folder: under DATA.
-        downscale: factor of the area filter before cropping.
+        train: folder under DATA, and its split if the folder holds several.
+        validation: the same, of the images that the card is measured on.
         source: what they are.
         licence: of the images; the weights are given under the same terms of use.
-        validation: how many held-out crops the card is measured on.
+        steps: optimiser steps of the two families, by their names.
+        channels: 3, or 1 for grey.
     """
 
-    folder: str
-    downscale: int
+    train: tuple[str, str | None]
+    validation: tuple[str, str | None]
     source: str
     licence: str
-    validation: int = 50
+    steps: dict[str, int]
+    channels: int = 3
 
 
+BSDS = Data(
+    ("bsds/train", None),
+    ("bsds/validation", None),
+    "BSDS500, 400 photographs, none of them in BSD68 (Arbelaez et al., 2011)",
+    "non-commercial research only",
+    {"gs": 15_000, "lpn": 14_000},
+)
 DOMAINS = {
-    "histology": Data(
-        "brecahad",
-        2,
-        "BreCaHAD, H&E breast histopathology (Aksac et al., 2019)",
-        "CC BY 4.0",
+    "photographs": BSDS,
+    "grey": Data(
+        BSDS.train, BSDS.validation, f"{BSDS.source}, in grey", BSDS.licence, BSDS.steps, 1
     ),
     "faces": Data(
-        "celeba",
-        1,
-        "CelebA, aligned faces at half resolution (Liu et al., 2015)",
+        ("celeba", "train"),
+        ("celeba", "validation"),
+        "CelebA, aligned faces, 128 x 128 centre crops (Liu et al., 2015)",
         "non-commercial research only",
-        100,
+        {"gs": 9_000, "lpn": 8_000},
     ),
-    "photographs": Data(
-        "cbsd68",
-        1,
-        "CBSD68, photographs of the Berkeley segmentation data (Martin et al., 2001)",
-        "research use",
+    "histology": Data(
+        ("brecahad", "train"),
+        ("brecahad", "validation"),
+        "BreCaHAD, H&E breast histopathology (Aksac et al., 2019)",
+        "CC BY 4.0",
+        {"gs": 6_000, "lpn": 6_000},
     ),
 }
-NAMES = [f"{family}-{domain}" for domain in DOMAINS for family in ("lpn", "gs")]
+NAMES = [f"{family}-{domain}" for domain in DOMAINS for family in ("gs", "lpn")]
+#: Held-out crops that a card is measured on.
+CARD = 16
+
+
+def preset_of(name: str) -> Preset:
+    """The committed settings of a model."""
+    family, domain = name.split("-")
+    data, preset = DOMAINS[domain], PRESETS[f"{family}-scaled"]
+    return preset.model_copy(
+        update={
+            "model": preset.model.model_copy(update={"channels": data.channels}),
+            "settings": preset.settings.model_copy(update={"steps": data.steps[family]}),
+        }
+    )
 
 
 def main() -> None:
@@ -74,14 +97,13 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True)
     args = parser.parse_args()
     for name in args.names:
-        family, domain = name.split("-")
-        data, preset = DOMAINS[domain], PRESETS[f"{family}-compact"]
+        data, preset = DOMAINS[name.split("-")[1]], preset_of(name)
         images, held_out = (
-            ImageDomain(args.data / data.folder, SIZE, split=split, downscale=data.downscale)
-            for split in ("train", "validation")
+            ImageDomain(args.data / folder, SIZE, split=split, channels=data.channels)  # type: ignore[arg-type]
+            for folder, split in (data.train, data.validation)
         )
-        places = range(0, len(held_out), max(1, len(held_out) // data.validation))
-        validation = held_out.tensor(places[: data.validation])
+        places = range(0, len(held_out), max(1, len(held_out) // CARD))
+        validation = held_out.tensor(places[:CARD])
         with bar(preset.settings.steps, name) as on_step:
             result = train(preset, images, args.runs / name, validation=validation, on_step=on_step)
         result.model.record |= {
@@ -89,7 +111,7 @@ def main() -> None:
             "licence": data.licence,
             "validation_data": held_out.describe(),
         }
-        save(result.model, WEIGHTS / name)
+        save(result.model.half(), WEIGHTS / name)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,8 @@ class Wiener(ProximalDenoiser):
         log_snr: log(S / sigma^2) of each colour axis at each knot, ``(C, knots)``.
     """
 
+    config: WienerConfig
+
     def __init__(self, config: WienerConfig) -> None:
         super().__init__(len(config.mean), config.sigma)
         self.config = config

@@ -2,10 +2,12 @@
 
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.checkpoint import load, save, shipped
+from proxmatch.denoisers.families import new
 from proxmatch.denoisers.gradient_step import GradientStep, GradientStepConfig
 from proxmatch.denoisers.inverse import Inverse
 from proxmatch.denoisers.lpn import LPN, LPNConfig
 from proxmatch.denoisers.published import import_checkpoint
+from proxmatch.denoisers.scaled_lpn import ScaledLPN, ScaledLPNConfig
 from proxmatch.denoisers.spectrum import Spectrum, lipschitz
 
 __all__ = [
@@ -15,10 +17,13 @@ __all__ = [
     "Inverse",
     "LPNConfig",
     "ProximalDenoiser",
+    "ScaledLPN",
+    "ScaledLPNConfig",
     "Spectrum",
     "import_checkpoint",
     "lipschitz",
     "load",
+    "new",
     "save",
     "shipped",
 ]

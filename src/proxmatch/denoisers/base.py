@@ -16,11 +16,12 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from deepinv.models import Denoiser
-from torch import Tensor
+from pydantic import BaseModel
+from torch import Tensor, nn
 
 from proxmatch.denoisers.inverse import (
     SINGLE,
@@ -31,6 +32,9 @@ from proxmatch.denoisers.inverse import (
     newton_cg,
 )
 from proxmatch.errors import InputError, NotConvergedWarning
+
+#: Fields of a configuration that may be set on a denoiser after it was made.
+SET = ("sigma", "lipschitz")
 
 Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
 
@@ -53,6 +57,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
 
     #: Whether h is convex whatever the weights are.
     always_convex = True
+    #: How its convolutions lie in memory: channels last where that is faster on a CPU.
+    memory_format: ClassVar[torch.memory_format] = torch.preserve_format
+    #: What it is made from, if it belongs to one of :mod:`proxmatch.denoisers.families`.
+    config: BaseModel
 
     def __init__(self, channels: int, sigma: float | None = None) -> None:
         super().__init__()
@@ -85,6 +93,24 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     @abstractmethod
     def smoothness(self) -> float:
         """L_H: a Lipschitz constant of D^{-1}, so H_k is L_H-smooth (Lemma 3.1)."""
+
+    def configuration(self) -> BaseModel:
+        """The configuration that makes this denoiser again, with what has been set since."""
+        now = {name: getattr(self, name) for name in type(self.config).model_fields if name in SET}
+        return type(self.config).model_validate({**dict(self.config), **now})
+
+    def constrained(self) -> dict[str, nn.Parameter]:
+        """The parameters that must be nonnegative for h to be convex, by name; none by default.
+
+        They are used as max(w, 0), whatever an optimiser makes of them.
+        """
+        return {}
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Move the constrained parameters to the nonnegative values that are in use already."""
+        for p in self.constrained().values():
+            p.clamp_(min=0)
 
     def inverse(
         self,
@@ -188,6 +214,26 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         """Grad R(u) = D^{-1}(u) - u, the shape of u."""
         return self._converged(self.inverse(u, sigma)).z - u.detach()
 
+    def _levels(self, x: Tensor, sigma: float | Tensor | None) -> Tensor:
+        """The noise level of each image, ``(B,)``, its own where none is given.
+
+        Raises:
+            InputError: no level is known, or it is no positive number, or not one for each image.
+        """
+        sigma = self.sigma if sigma is None else sigma
+        if sigma is None:
+            raise InputError(
+                "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
+            )
+        level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).flatten()
+        if level.numel() not in (1, len(x)):
+            raise InputError(
+                f"{level.numel()} noise levels for {len(x)} images; give one, or one for each"
+            )
+        if not bool(((level > 0) & level.isfinite()).all()):
+            raise InputError(f"a noise level is a positive number, not {sigma}")
+        return level.expand(len(x))
+
     def _check(self, x: Tensor) -> Tensor:
         """Refuse what is not a batch of images for this denoiser."""
         if not isinstance(x, Tensor):
@@ -242,3 +288,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
         return inverse
+
+
+def leaf(x: Tensor) -> Tensor:
+    """A tensor of our own to differentiate in, whatever mode x was made in."""
+    return x.detach().clone().requires_grad_()

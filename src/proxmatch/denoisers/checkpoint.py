@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import safetensors
 import safetensors.torch
@@ -24,9 +24,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from torch import Tensor
 
+from proxmatch.denoisers import families
 from proxmatch.denoisers.base import ProximalDenoiser
-from proxmatch.denoisers.gradient_step import GradientStep, GradientStepConfig
-from proxmatch.denoisers.lpn import LPN, LPNConfig
 from proxmatch.errors import (
     CheckpointError,
     ConvexityError,
@@ -36,14 +35,9 @@ from proxmatch.errors import (
 )
 from proxmatch.files import write_together
 
-if TYPE_CHECKING:
-    from proxmatch.baselines import Wiener, WienerConfig
-
 FORMAT_VERSION = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 PRECISIONS = {torch.float32, torch.float64}
-
-Family = Literal["lpn", "gradient-step", "wiener"]
 
 
 class Transform(BaseModel):
@@ -68,9 +62,8 @@ class Checkpoint(BaseModel):
     Attributes:
         format: always ``proxmatch``.
         version: of the format.
-        family: ``lpn``, ``gradient-step`` or ``wiener``.
-        architecture: fields of :class:`LPNConfig`, :class:`GradientStepConfig` or
-            :class:`~proxmatch.baselines.WienerConfig`.
+        family: one of :data:`proxmatch.denoisers.families.FAMILIES`.
+        architecture: fields of the configuration of that family.
         weights: SHA-256 of the weights file, so that the two files cannot be mixed up.
         record: how the weights came about: data, settings, versions, results.
         transforms: what is done to the denoiser, the first one first.
@@ -80,7 +73,7 @@ class Checkpoint(BaseModel):
 
     format: Literal["proxmatch"]
     version: StrictInt = Field(ge=1)
-    family: Family
+    family: str
     architecture: dict[str, Any]
     weights: str
     record: dict[str, Any] = {}
@@ -94,34 +87,26 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
     they are loaded.
 
     Args:
-        model: an :class:`LPN` or a :class:`GradientStep`, with any transforms around it.
+        model: of any family, with any transforms around it.
         folder: made if it does not exist; an earlier checkpoint in it is replaced.
     """
     model, transforms = _unwrapped(model)
-    if isinstance(model, LPN):
-        family: Family = "lpn"
-        changes = {"sigma": model.sigma}
-    elif isinstance(model, GradientStep):
-        family = "gradient-step"
-        changes = {"sigma": model.sigma, "lipschitz": model.lipschitz}
-    elif isinstance(model, _wiener()[0]):
-        family = "wiener"
-        changes = {"sigma": model.sigma}
-    else:
+    name = families.name_of(model)
+    if name is None:
         raise CheckpointError(f"{type(model).__name__} is no family that can be saved")
     try:
-        architecture = type(model.config).model_validate({**dict(model.config), **changes})
+        architecture = model.configuration()
     except ValidationError as error:
         raise CheckpointError(f"the model cannot be saved: {explain(error)}") from error
     state = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-    for name in model.constrained() if isinstance(model, LPN) else ():
-        state[name] = state[name].clamp(min=0)
+    for constrained in model.constrained():
+        state[constrained] = state[constrained].clamp(min=0)
     _check_finite(state, "the model to be saved")
     content = safetensors.torch.save(state)
     config = Checkpoint(
         format="proxmatch",
         version=2 if transforms else 1,
-        family=family,
+        family=name,
         architecture=architecture.model_dump(mode="json"),
         weights=hashlib.sha256(content).hexdigest(),
         record=model.record,
@@ -171,9 +156,7 @@ def shipped() -> list[str]:
     return sorted(entry.name for entry in root.iterdir() if (entry / CONFIG).is_file())
 
 
-def build(
-    config: LPNConfig | GradientStepConfig | WienerConfig, state: dict[str, Tensor], origin: str
-) -> ProximalDenoiser:
+def build(config: BaseModel, state: dict[str, Tensor], origin: str) -> ProximalDenoiser:
     """A denoiser with given weights, after checking names, shapes, finiteness and convexity.
 
     Args:
@@ -181,11 +164,9 @@ def build(
         state: weights by parameter name; half precision becomes float32.
         origin: where they come from, for the error messages.
     """
-    family: Any = {LPNConfig: LPN, GradientStepConfig: GradientStep}.get(type(config))
-    family = family or _wiener()[0]
     try:
         with torch.device("meta"):  # nothing is allocated, or drawn, before it is known to fit
-            model: ProximalDenoiser = family(config)
+            model = families.new(config)
     except RuntimeError as error:
         raise CheckpointError(f"{origin} does not fit its configuration: {error}") from error
     wanted = model.state_dict()
@@ -211,21 +192,15 @@ def build(
     if not dtypes <= PRECISIONS:
         state = {name: t.float() for name, t in state.items()}
     _check_finite(state, origin)
-    if isinstance(model, LPN):
-        negative = [name for name in model.constrained() if bool((state[name] < 0).any())]
-        if negative:
-            raise ConvexityError(
-                f"{origin}: {_some(negative)} must be nonnegative for the network to be convex; "
-                "if they were trained with clipping, clip them at zero and save again"
-            )
+    negative = [name for name in model.constrained() if bool((state[name] < 0).any())]
+    if negative:
+        raise ConvexityError(
+            f"{origin}: {_some(negative)} must be nonnegative for the network to be convex; "
+            "if they were trained with clipping, clip them at zero and save again"
+        )
     model.load_state_dict(state, assign=True)
-    return model.to(memory_format=torch.channels_last) if family is GradientStep else model
-
-
-def _wiener() -> tuple[type[Wiener], type[WienerConfig]]:
-    from proxmatch.baselines import Wiener, WienerConfig  # they build on this package
-
-    return Wiener, WienerConfig
+    model.to(memory_format=model.memory_format)
+    return model
 
 
 def _unwrapped(model: ProximalDenoiser) -> tuple[ProximalDenoiser, list[Transform]]:
@@ -321,14 +296,11 @@ def _read_config(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: {explain(error)}") from error
 
 
-def _architecture(config: Checkpoint, path: Path) -> LPNConfig | GradientStepConfig | WienerConfig:
-    layout: Any = {"lpn": LPNConfig, "gradient-step": GradientStepConfig}.get(config.family)
-    layout = layout or _wiener()[1]
+def _architecture(config: Checkpoint, path: Path) -> BaseModel:
     try:
-        valid: LPNConfig | GradientStepConfig | WienerConfig = layout.model_validate(
-            config.architecture
-        )
-        return valid
+        return families.config_of(config.family).model_validate(config.architecture)
+    except InputError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     except ValidationError as error:
         raise CheckpointError(f"{path}: architecture: {explain(error)}") from error
 

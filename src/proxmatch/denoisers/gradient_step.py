@@ -17,9 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.func import jvp
 
-from proxmatch.denoisers.base import Linearization, ProximalDenoiser
-from proxmatch.denoisers.unet import CompactUNet
-from proxmatch.errors import InputError, NotContractiveError, UnknownLipschitzError
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, leaf
+from proxmatch.denoisers.unet import CompactUNet, ScaledUNet
+from proxmatch.errors import NotContractiveError, UnknownLipschitzError
+
+Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class GradientStepConfig(BaseModel):
@@ -27,23 +29,27 @@ class GradientStepConfig(BaseModel):
 
     Attributes:
         channels: image channels.
-        network: ``unet`` (:class:`CompactUNet`) or ``drunet`` (deepinv's DRUNet, which is given the
-            noise level as a further channel).
+        network: ``unet`` (:class:`CompactUNet`, of one noise level), ``scaled-unet``
+            (:class:`ScaledUNet`, of all levels) or ``drunet`` (deepinv's DRUNet, which is given
+            the noise level as a further channel).
         widths: channels at each scale; four scales for DRUNet.
-        blocks: residual blocks at each scale of DRUNet.
+        blocks: residual blocks at each scale, of the last two.
         activation: of DRUNet: ``E`` for ELU, ``S`` for softplus.
-        sigma: noise level of the training; DRUNet is evaluated there unless told otherwise.
+        sigma: noise level of the training; a network of many levels is evaluated there unless
+            told otherwise.
+        levels: smallest and largest noise level of the training, of a network of many levels.
         lipschitz: estimate of L, the Lipschitz constant of grad g, on images of the domain.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     channels: int = Field(3, ge=1)
-    network: Literal["unet", "drunet"] = "unet"
+    network: Literal["unet", "scaled-unet", "drunet"] = "unet"
     widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((24, 48), min_length=2)
     blocks: int = Field(2, ge=1)
     activation: Literal["E", "S"] = "E"
     sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
+    levels: tuple[Level, Level] | None = None
     lipschitz: float | None = Field(None, ge=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -58,6 +64,12 @@ class GradientStepConfig(BaseModel):
         return cls(**changes)
 
     @classmethod
+    def scaled(cls, **changes: Any) -> GradientStepConfig:
+        """The network of all noise levels for a CPU: 1.3 M parameters."""
+        default: dict[str, Any] = {"network": "scaled-unet", "widths": (48, 96, 192), "blocks": 1}
+        return cls(**{**default, **changes})
+
+    @classmethod
     def drunet(cls, **changes: Any) -> GradientStepConfig:
         """The published GSDRUNet: 17 M parameters."""
         return cls(**{"network": "drunet", "widths": (64, 128, 256, 512), **changes})
@@ -65,7 +77,13 @@ class GradientStepConfig(BaseModel):
     @property
     def multiple(self) -> int:
         """Image sides are brought to multiples of this by replicating the border."""
-        return 1 << (len(self.widths) - 1)
+        packed = ScaledUNet.UNSHUFFLE if self.network == "scaled-unet" else 1
+        return packed << (len(self.widths) - 1)
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the network is told the noise level."""
+        return self.network != "unet"
 
     @property
     def smallest(self) -> int:
@@ -84,14 +102,17 @@ class GradientStep(ProximalDenoiser):
     """
 
     always_convex = False
+    # Convolutions are faster so on a CPU, and no slower on a GPU.
+    memory_format = torch.channels_last
+
+    config: GradientStepConfig
 
     def __init__(self, config: GradientStepConfig | None = None) -> None:
         config = config or GradientStepConfig.compact()
         super().__init__(config.channels, config.sigma)
         self.config = config
         self.lipschitz = config.lipschitz
-        # Channels last: convolutions are faster so on a CPU, and no slower on a GPU.
-        self.network = _build(config).to(memory_format=torch.channels_last)
+        self.network = _build(config).to(memory_format=self.memory_format)
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D(x) = x - grad g(x), the shape of x."""
@@ -100,7 +121,7 @@ class GradientStep(ProximalDenoiser):
             x.requires_grad or any(p.requires_grad for p in self.parameters())
         )
         with torch.inference_mode(False), torch.enable_grad():
-            z = x if keep and x.requires_grad else _leaf(x)
+            z = x if keep and x.requires_grad else leaf(x)
             out = z - self._grad_g(z, self._level(z, sigma), create_graph=keep)
         out = out.contiguous()
         return out if keep else out.detach()
@@ -114,7 +135,7 @@ class GradientStep(ProximalDenoiser):
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D(x) and v -> J_D(x) v, over one graph that is kept for all v."""
         with torch.inference_mode(False), torch.enable_grad():
-            z = _leaf(self._check(x))
+            z = leaf(self._check(x))
             g = self._grad_g(z, self._level(z, sigma), create_graph=True)
 
         def jacobian(v: Tensor) -> Tensor:
@@ -200,28 +221,17 @@ class GradientStep(ProximalDenoiser):
         return out
 
     def _level(self, x: Tensor, sigma: float | Tensor | None) -> Tensor | None:
-        """Noise level of each image, ``(B,)``, for a network that wants one."""
-        if self.config.network != "drunet":
+        """Noise level of each image, ``(B, 1, 1, 1)``, for a network that wants one."""
+        if not self.config.conditional:
             return None
-        sigma = self.sigma if sigma is None else sigma
-        if sigma is None:
-            raise InputError(
-                "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
-            )
-        level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).flatten()
-        if level.numel() not in (1, x.shape[0]):
-            raise InputError(f"{level.numel()} noise levels for {x.shape[0]} images")
-        return level.expand(x.shape[0])
-
-
-def _leaf(x: Tensor) -> Tensor:
-    """A tensor of our own to differentiate in, whatever mode x was made in."""
-    return x.detach().clone().requires_grad_()
+        return self._levels(x, sigma).view(-1, 1, 1, 1)
 
 
 def _build(config: GradientStepConfig) -> nn.Module:
     if config.network == "unet":
         return CompactUNet(config.channels, config.widths)
+    if config.network == "scaled-unet":
+        return ScaledUNet(config.channels, config.widths, config.blocks)
     from deepinv.models import DRUNet
 
     network: nn.Module = DRUNet(

@@ -39,6 +39,35 @@ LN2 = math.log(2.0)
 EXPONENTS = (-60.0, 100.0)
 
 
+class _Nonnegative(torch.autograd.Function):
+    """max(w, 0), with the derivative of a projected step.
+
+    Where w <= 0, a derivative that would push w further down is dropped and one that would lift it
+    passes: a weight at zero can come back, which the derivative of a plain clamp would forbid.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(w: Tensor) -> Tensor:
+        return w.clamp(min=0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (w,) = ctx.saved_tensors
+        return grad.masked_fill((w <= 0) & (grad > 0), 0)
+
+
+def nonnegative(w: Tensor) -> Tensor:
+    """max(w, 0), differentiated as a projected step is."""
+    out: Tensor = _Nonnegative.apply(w)
+    return out
+
+
 @dataclass(frozen=True)
 class Layer:
     """How one layer moves through space.

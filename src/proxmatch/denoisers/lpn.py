@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from proxmatch.denoisers import icnn
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.icnn import nonnegative
 from proxmatch.denoisers.patches import patch_gradient, patch_potential
 
 
@@ -95,34 +96,6 @@ class LPNConfig(BaseModel):
         return cls(**{**settings, **changes})
 
 
-class _Nonnegative(torch.autograd.Function):
-    """max(w, 0), with the derivative of a projected step.
-
-    Where w <= 0, a derivative that would push w further down is dropped and one that would lift it
-    passes: a weight at zero can come back, which the derivative of a plain clamp would forbid.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(w: Tensor) -> Tensor:
-        return w.clamp(min=0)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (w,) = ctx.saved_tensors
-        return grad.masked_fill((w <= 0) & (grad > 0), 0)
-
-
-def _nonnegative(w: Tensor) -> Tensor:
-    out: Tensor = _Nonnegative.apply(w)
-    return out
-
-
 def _tensors(module: Any) -> tuple[Tensor, Tensor]:
     """Weight and bias of a layer, wherever they come from (a replica, a parametrization)."""
     return module.weight, module.bias
@@ -139,6 +112,8 @@ class LPN(ProximalDenoiser):
     Args:
         config: the layout; :meth:`LPNConfig.compact` by default.
     """
+
+    config: LPNConfig
 
     def __init__(self, config: LPNConfig | None = None) -> None:
         config = config or LPNConfig.compact()
@@ -181,22 +156,16 @@ class LPN(ProximalDenoiser):
             or (name.startswith("lin.") and name.endswith("weight") and name != "lin.0.weight")
         }
 
-    @torch.no_grad()
-    def project_(self) -> None:
-        """Move the constrained parameters to the nonnegative values that are in use already."""
-        for p in self.constrained().values():
-            p.clamp_(min=0)
-
     def _weights(self) -> icnn.Weights:
         first, *lin, last = (_tensors(module) for module in self.lin)
         inputs = [first, *(_tensors(module) for module in self.res)]
-        taps: list[Tensor | None] = [_nonnegative(self.tap[i]) for i in range(len(self.tap))]
+        taps: list[Tensor | None] = [nonnegative(self.tap[i]) for i in range(len(self.tap))]
         taps += [None] * (len(lin) - len(taps))
         return icnn.Weights(
-            [_nonnegative(weight) for weight, _ in lin],
+            [nonnegative(weight) for weight, _ in lin],
             [weight for weight, _ in inputs],
             [bias for _, bias in inputs],
-            [*taps, _nonnegative(last[0].flatten())],
+            [*taps, nonnegative(last[0].flatten())],
         )
 
     # --- the maps --------------------------------------------------------------------------------

@@ -1,4 +1,11 @@
-"""The compact network of a gradient-step denoiser on a CPU."""
+r"""Networks N of gradient-step denoisers, sized for a CPU.
+
+:class:`CompactUNet` is trained at one noise level. :class:`ScaledUNet` is trained at all of them:
+
+    N_s(x) = x + s U((x - c) / s, log s),
+
+so that its UNet always sees noise of standard deviation one, and predicts noise of that size.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +80,70 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = x + self.second(F.elu(self.first(x)))
         return out
+
+
+class ScaledUNet(nn.Module):
+    """N_s(x) = x + s U((x - c) / s, log s) for every noise level s.
+
+    The level enters twice: as a scale, and as one more input channel. Two by two pixels are
+    gathered into channels first. ELU, biases, additive skips.
+
+    Args:
+        channels: image channels.
+        widths: channels at each scale, from the finest; each scale halves the resolution.
+        blocks: residual blocks at each scale, on the way down and up.
+        centre: grey value c that the input is measured from.
+    """
+
+    #: Pixels gathered into channels, in each direction.
+    UNSHUFFLE = 2
+
+    def __init__(
+        self,
+        channels: int = 3,
+        widths: Sequence[int] = (48, 96, 192),
+        blocks: int = 1,
+        centre: float = 0.5,
+    ) -> None:
+        super().__init__()
+        packed = channels * self.UNSHUFFLE**2
+        pairs = list(pairwise(widths))
+        self.centre = centre
+        self.head = nn.Conv2d(packed + 1, widths[0], 3, padding=1)
+        self.encode = nn.ModuleList(_blocks(w, blocks) for w in widths[:-1])
+        self.down = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
+        self.body = _blocks(widths[-1], blocks)
+        self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
+        self.decode = nn.ModuleList(_blocks(w, blocks) for w in widths[:-1])
+        self.tail = nn.Conv2d(widths[0], packed, 3, padding=1)
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        """N_s(x), the shape of x.
+
+        Args:
+            x: images, ``(B, C, H, W)``, H and W multiples of the strides.
+            sigma: noise level s of each image, ``(B, 1, 1, 1)``, or of each pixel,
+                ``(B, 1, H, W)``.
+        """
+        y = F.pixel_unshuffle((x - self.centre) / sigma, self.UNSHUFFLE)
+        level = (sigma.log() + 3.5) / 2  # about -1 to 1 for levels from 0.003 to 0.25
+        if level.shape[-1] > 1:
+            level = F.avg_pool2d(level, self.UNSHUFFLE)
+        y = self.head(torch.cat([y, level.expand(len(y), 1, *y.shape[2:])], 1))
+        skips = []
+        for encode, down in zip(self.encode, self.down, strict=True):
+            y = encode(y)
+            skips.append(y)
+            y = down(y)
+        y = self.body(y)
+        for decode, up, skip in reversed(list(zip(self.decode, self.up, skips, strict=True))):
+            y = decode(up(y) + skip)
+        out: Tensor = x + sigma * F.pixel_shuffle(self.tail(y), self.UNSHUFFLE)
+        return out
+
+
+def _blocks(width: int, number: int) -> nn.Sequential:
+    return nn.Sequential(*(_Block(width) for _ in range(number)))
 
 
 def _linear(layer: nn.Module, stacked: Tensor) -> Tensor:

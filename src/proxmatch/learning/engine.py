@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser
+from proxmatch.denoisers import GradientStep, ProximalDenoiser
 from proxmatch.errors import CheckpointError, InputError
 from proxmatch.learning import state as states
-from proxmatch.learning.settings import Penalty, TrainingSettings
+from proxmatch.learning.muon import Muon, is_matrix
+from proxmatch.learning.settings import Levels, Optimiser, Penalty, TrainingSettings
 from proxmatch.learning.sources import Batch, Source, generator_of
 from proxmatch.losses import (
     absolute_error,
@@ -134,19 +135,17 @@ def run(
         raise InputError(
             f"a batch of {settings.batch} cannot be shared by {fabric.world_size} processes"
         )
-    optimiser: torch.optim.Optimizer = torch.optim.Adam(
-        model.parameters(), lr=settings.optimiser.rate, betas=settings.optimiser.betas
-    )
+    optimisers = _optimisers(model, settings.optimiser)
     mean = None
     if settings.averaging is not None:
         rule = get_ema_multi_avg_fn(settings.averaging)  # type: ignore[no-untyped-call]
         mean = AveragedModel(model, multi_avg_fn=rule)
-    wrapped, wrapped_optimiser = fabric.setup(model, optimiser)
+    wrapped, *wrapped_optimisers = fabric.setup(model, *optimisers)
     told = {**settings.model_dump(mode="json"), **(about or {})}
     memory, began = _Memory(), time.monotonic()
-    first = states.capture(0, told, model, optimiser, *memory.written(mean))
+    first = states.capture(0, told, model, optimisers, *memory.written(mean))
     start = 0
-    found = _resume(folder, told, model, optimiser)
+    found = _resume(folder, told, model, optimisers)
     if found is not None:
         start, memory = found.step, _Memory.read(found)
         began -= memory.seconds
@@ -171,8 +170,9 @@ def run(
         look(0)
     model.train()
     for step in range(start, settings.steps):
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate(settings, step)
+        for optimiser in optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = group["peak"] * schedule(settings, step)
         batch = share(source(step, settings), fabric.global_rank, fabric.world_size, model)
         loss, facts = objective(wrapped, model, batch, settings, step, fabric, memory.directions)
         value = _mean(fabric, loss)
@@ -187,9 +187,9 @@ def run(
                 continue
         else:
             in_a_row = 0
-            wrapped_optimiser.step()
-            if isinstance(model, LPN):
-                model.project_()
+            for wrapped_optimiser in wrapped_optimisers:
+                wrapped_optimiser.step()
+            model.project_()
             if mean is not None:
                 mean.update_parameters(model)
             on_step(step + 1, value)
@@ -203,7 +203,7 @@ def run(
         memory.seconds = time.monotonic() - began
         if fabric.is_global_zero and (done % settings.checkpoint_every == 0 or last):
             states.write(
-                states.capture(done, told, model, optimiser, *memory.written(mean)),
+                states.capture(done, told, model, optimisers, *memory.written(mean)),
                 folder,
                 {LOG: "".join(json.dumps(line) + "\n" for line in log).encode()},
             )
@@ -212,7 +212,7 @@ def run(
     if status is RunStatus.NOT_FINITE:
         good = states.read(folder) or first
         steps = good.step
-        states.restore(good, model, optimiser)
+        states.restore(good, model, optimisers)
         if mean is not None:
             mean.load_state_dict(good.part("mean"))
         log = [line for line in log if line["step"] <= steps]
@@ -256,15 +256,28 @@ class _Memory:
         return cls(directions, state.part("best") or None, **state.facts)
 
 
-def learning_rate(settings: TrainingSettings, step: int) -> float:
-    """The rate of a step: linear warm-up times a cosine down to ``final``.
+def _optimisers(model: ProximalDenoiser, settings: Optimiser) -> list[torch.optim.Optimizer]:
+    """Adam, and Muon for the convolutions inside the network if there is a rate for them."""
+    inner: list[torch.nn.Parameter] = []
+    if settings.matrices is not None:
+        inner = [p for p in model.parameters() if is_matrix(p)]
+    others = [p for p in model.parameters() if not any(p is q for q in inner)]
+    found: list[torch.optim.Optimizer] = [torch.optim.Adam(others, betas=settings.betas)]
+    found += [Muon(inner)] if inner else []
+    for optimiser, peak in zip(found, (settings.rate, settings.matrices), strict=False):
+        optimiser.param_groups[0]["peak"] = peak
+    return found
+
+
+def schedule(settings: TrainingSettings, step: int) -> float:
+    """The fraction of its peak that a rate has: linear warm-up times a cosine to ``final``.
 
     A penalty that sets in later begins a second stage, with a smaller rate and its own cosine.
     """
     optimiser, penalty = settings.optimiser, settings.penalty
     progress = step / max(settings.steps - 1, 1)
     begin = penalty.begin if penalty is not None and penalty.begin > 0 else 1.0
-    rate = optimiser.rate * min(1.0, (step + 1) / max(optimiser.warmup, 1))
+    rate = min(1.0, (step + 1) / max(optimiser.warmup, 1))
     if penalty is not None and 0 < penalty.begin <= progress:
         rate, progress = rate * penalty.restart, (progress - begin) / (1 - begin)
     else:
@@ -308,7 +321,7 @@ def objective(
     scale = 1.0 if gamma is None else 1 / (2 * gamma**2)
     facts: dict[str, Any] = {"rms": float(residual.mean()), "scale": scale}
     if settings.loss == "mse":
-        loss = squared_error(output, clean).mean() / n
+        loss = (_balance(settings, batch) * squared_error(output, clean)).mean() / n
     elif gamma is None:  # L1, also as the first stage of proximal matching
         loss = absolute_error(output, clean).mean() / n
     else:
@@ -323,6 +336,14 @@ def objective(
         largest = _gathered(fabric, excess.detach()).max().sqrt()
         facts["contractivity"] = penalty.limit + float(largest)  # what is not above is not told
     return loss, facts
+
+
+def _balance(settings: TrainingSettings, batch: Batch) -> Tensor | float:
+    """What the squared error of each image is multiplied with, ``(B,)``."""
+    law = settings.noise
+    if not isinstance(law, Levels) or law.balance == 0 or batch.level is None:
+        return 1.0
+    return 1 / (batch.level**law.balance + 1e-3)
 
 
 def _directions(
@@ -392,7 +413,7 @@ def _resume(
     folder: Path,
     told: dict[str, Any],
     model: ProximalDenoiser,
-    optimiser: torch.optim.Optimizer,
+    optimisers: Sequence[torch.optim.Optimizer],
 ) -> states.State | None:
     found = states.read(folder)
     if found is None:
@@ -405,7 +426,7 @@ def _resume(
             "choose another folder, or remove this one"
         )
     try:
-        states.restore(found, model, optimiser)
+        states.restore(found, model, optimisers)
     except (RuntimeError, KeyError) as error:
         raise CheckpointError(f"{folder} holds a run of another model: {error}") from error
     return found

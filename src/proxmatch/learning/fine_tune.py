@@ -21,6 +21,7 @@ from proxmatch.learning.frame import around, core, inside
 from proxmatch.learning.hold_out import HoldOut, hold_out
 from proxmatch.learning.settings import (
     Augmentation,
+    Levels,
     Optimiser,
     Penalty,
     TrainingSettings,
@@ -34,6 +35,9 @@ from proxmatch.problems import Problem
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+#: Level at which a denoiser of all levels is looked at.
+ASSESSED = 0.05
 
 Loss = Literal["mse", "l1", "pm", "scaled-mse", "adapm"]
 Select = Literal["best", "last"]
@@ -209,7 +213,11 @@ def look(
     iterations: int = 40,
 ) -> Assessment:
     """The figures of a denoiser on what was held out."""
-    noise = settings.noise if isinstance(settings.noise, float) else settings.noise[1]
+    noise = settings.noise
+    if isinstance(noise, Levels):
+        noise = ASSESSED
+    elif isinstance(noise, tuple):
+        noise = noise[1]
     return assess(
         model,
         split.crops,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from proxmatch.denoisers import GradientStepConfig, LPNConfig
+from proxmatch.denoisers import GradientStepConfig, LPNConfig, ScaledLPNConfig
 from proxmatch.denoisers.checkpoint import explain
 from proxmatch.errors import InputError
 from proxmatch.losses import GammaSchedule, Geometric
@@ -25,6 +25,8 @@ class Optimiser(_Settings):
 
     Attributes:
         rate: learning rate.
+        matrices: learning rate of the convolutions between hidden layers, which are then trained
+            by Muon (:mod:`proxmatch.learning.muon`); None for Adam.
         betas: of Adam.
         warmup: steps over which the rate rises linearly.
         final: fraction of the rate at the end; 1 for a constant rate.
@@ -32,10 +34,28 @@ class Optimiser(_Settings):
     """
 
     rate: Positive = 1e-3
+    matrices: Positive | None = None
     betas: tuple[float, float] = (0.9, 0.99)
     warmup: int = Field(20, ge=0)
     final: float = Field(0.01, ge=0, le=1)
     clip: Positive | None = None
+
+
+class Levels(_Settings):
+    """Noise levels drawn for every image: low + (high - low) u^power, u uniform in [0, 1].
+
+    Attributes:
+        low: smallest level.
+        high: largest level.
+        power: above 1, small levels are more frequent.
+        balance: the squared error at level s counts 1 / (s^balance + 0.001), so that no level
+            drowns the others; 0 for plain squared errors.
+    """
+
+    low: Positive = 0.003
+    high: Positive = 0.25
+    power: Positive = 1.5
+    balance: float = Field(1.5, ge=0)
 
 
 class Penalty(_Settings):
@@ -105,7 +125,8 @@ class TrainingSettings(_Settings):
     Attributes:
         loss: ``mse``, ``l1``, ``pm`` (proximal matching) or ``scaled-mse`` (its control).
         gamma: schedule of gamma, for the last two.
-        noise: standard deviation of the noise; two numbers for a uniform draw between them.
+        noise: standard deviation of the noise; two numbers for a uniform draw between them;
+            :class:`Levels` for networks of all levels.
         steps: optimiser steps.
         batch: images a step, over all processes together.
         optimiser: of the weights.
@@ -123,7 +144,7 @@ class TrainingSettings(_Settings):
 
     loss: Literal["mse", "l1", "pm", "scaled-mse"] = "mse"
     gamma: GammaSchedule = Geometric()
-    noise: Positive | tuple[Positive, Positive] = 0.07
+    noise: Positive | tuple[Positive, Positive] | Levels = 0.07
     steps: int = Field(1000, ge=1)
     batch: int = Field(8, ge=1)
     optimiser: Optimiser = Optimiser()
@@ -141,6 +162,8 @@ class TrainingSettings(_Settings):
     def _ordered(self) -> Self:
         if isinstance(self.noise, tuple) and self.noise[0] > self.noise[1]:
             raise ValueError("noise: the first level must not be above the second")
+        if isinstance(self.noise, Levels) and self.noise.low > self.noise.high:
+            raise ValueError("noise: low must not be above high")
         refresh = self.trajectory and self.trajectory.refresh
         if refresh and self.checkpoint_every % refresh:
             raise ValueError(
@@ -176,13 +199,16 @@ class Preset(_Settings):
         settings: of the training.
     """
 
-    model: LPNConfig | GradientStepConfig
+    model: LPNConfig | ScaledLPNConfig | GradientStepConfig
     size: int
     settings: TrainingSettings
 
 
 def _preset(
-    model: LPNConfig | GradientStepConfig, size: int, sigma: float, **settings: Any
+    model: LPNConfig | ScaledLPNConfig | GradientStepConfig,
+    size: int,
+    sigma: float,
+    **settings: Any,
 ) -> Preset:
     noise = settings.pop("noise", sigma)
     return Preset(
@@ -209,6 +235,36 @@ PRESETS: dict[str, Preset] = {
         steps=6_400,
         optimiser=Optimiser(rate=2e-3, clip=0.02),
         penalty=Penalty(begin=0.88),
+    ),
+    "gs-scaled": _preset(
+        GradientStepConfig.scaled(levels=(0.003, 0.25)),
+        64,
+        0.05,
+        noise=Levels(),
+        steps=15_000,
+        batch=4,
+        optimiser=Optimiser(rate=1e-3, matrices=3e-3, warmup=100, final=0.02, clip=1.0),
+        averaging=0.997,
+    ),
+    "lpn-scaled": _preset(
+        ScaledLPNConfig(levels=(0.003, 0.25)),
+        64,
+        0.05,
+        noise=Levels(),
+        steps=14_000,
+        batch=4,
+        optimiser=Optimiser(rate=2e-3, warmup=100, final=0.02, clip=1.0),
+        augmentation=Augmentation(
+            share=0.5,
+            rotation=0,
+            zoom=(1, 1),
+            shift=0,
+            contrast=(0.2, 1.2),
+            brightness=0.3,
+            colours=0,
+            gamma=0,
+        ),
+        averaging=0.997,
     ),
     "lpn-paper": _preset(
         LPNConfig.official(),

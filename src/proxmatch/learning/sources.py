@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proxmatch.errors import InputError
 from proxmatch.learning.augmentation import augment
-from proxmatch.learning.settings import TrainingSettings
+from proxmatch.learning.settings import Levels, TrainingSettings
 
 Draw = Callable[[int, torch.Generator], Tensor]
 
@@ -141,7 +141,11 @@ def _noisy(
 ) -> tuple[Tensor, Tensor]:
     """Images with noise, and its level in each, ``(B,)``."""
     noise = torch.randn(clean.shape, generator=generator, dtype=clean.dtype)
-    if isinstance(settings.noise, tuple):
+    if isinstance(settings.noise, Levels):
+        law = settings.noise
+        draw = torch.rand(len(clean), generator=generator)
+        level = law.low + (law.high - law.low) * draw**law.power
+    elif isinstance(settings.noise, tuple):
         low, high = settings.noise
         level = low + (high - low) * torch.rand(len(clean), generator=generator)
     else:

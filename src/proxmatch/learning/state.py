@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,28 +49,28 @@ def capture(
     step: int,
     settings: dict[str, Any],
     model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimisers: Sequence[torch.optim.Optimizer],
     others: dict[str, Tensor] | None = None,
     facts: dict[str, Any] | None = None,
 ) -> State:
-    """The state of a model, its optimiser and what else is given after ``step`` steps."""
+    """The state of a model, its optimisers and what else is given after ``step`` steps."""
     tensors = dict(others or {})
     tensors |= {f"model.{name}": t for name, t in model.state_dict().items()}
-    for i, parameter in enumerate(_parameters(optimiser)):
-        for key, value in optimiser.state.get(parameter, {}).items():
+    for i, (parameter, kept_for_it) in enumerate(_parameters(optimisers)):
+        for key, value in kept_for_it.get(parameter, {}).items():
             tensors[f"optimiser.{i}.{key}"] = torch.as_tensor(value)
     # Copies: on a CPU these would be the very tensors that the training changes.
     kept = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     return State(step, settings, kept, facts or {})
 
 
-def restore(state: State, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+def restore(state: State, model: nn.Module, optimisers: Sequence[torch.optim.Optimizer]) -> None:
     """Put a state back where :func:`capture` took it from."""
     model.load_state_dict(state.part("model"))
-    for i, parameter in enumerate(_parameters(optimiser)):
+    for i, (parameter, kept_for_it) in enumerate(_parameters(optimisers)):
         for key, value in state.part(f"optimiser.{i}").items():
             place = value if key == "step" else value.to(parameter)
-            optimiser.state[parameter][key] = place.clone()
+            kept_for_it[parameter][key] = place.clone()
 
 
 def write(state: State, folder: Path, beside: dict[str, bytes]) -> None:
@@ -109,5 +110,13 @@ def read(folder: Path) -> State | None:
         ) from error
 
 
-def _parameters(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    return [p for group in optimiser.param_groups for p in group["params"]]
+def _parameters(
+    optimisers: Sequence[torch.optim.Optimizer],
+) -> list[tuple[Tensor, dict[Tensor, Any]]]:
+    """Every parameter, and the states among which its own is found."""
+    return [
+        (p, optimiser.state)
+        for optimiser in optimisers
+        for group in optimiser.param_groups
+        for p in group["params"]
+    ]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.data import ImageDomain
-from proxmatch.denoisers import LPN, GradientStep, LPNConfig, ProximalDenoiser, save
+from proxmatch.denoisers import GradientStep, ProximalDenoiser, new, save
 from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
@@ -82,9 +82,7 @@ def train(
         problems = default_problems((size[0], size[1]), channels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model: ProximalDenoiser = (
-            LPN(preset.model) if isinstance(preset.model, LPNConfig) else GradientStep(preset.model)
-        )
+        model = new(preset.model)
     draw = windows(domain.sample, preset.size) if domain.size > preset.size else domain.sample
     result = run(
         model,
