@@ -50,12 +50,17 @@ BSDS = Data(
     ("bsds/validation", None),
     "BSDS500, 400 photographs, none of them in BSD68 (Arbelaez et al., 2011)",
     "non-commercial research only",
-    {"gs": 15_000, "lpn": 14_000},
+    {"gs": 16_000, "lpn": 10_000},
 )
 DOMAINS = {
     "photographs": BSDS,
     "grey": Data(
-        BSDS.train, BSDS.validation, f"{BSDS.source}, in grey", BSDS.licence, BSDS.steps, 1
+        BSDS.train,
+        BSDS.validation,
+        f"{BSDS.source}, in grey",
+        BSDS.licence,
+        {"gs": 10_000, "lpn": 8_000},
+        1,
     ),
     "faces": Data(
         ("celeba", "train"),
@@ -69,7 +74,7 @@ DOMAINS = {
         ("brecahad", "validation"),
         "BreCaHAD, H&E breast histopathology (Aksac et al., 2019)",
         "CC BY 4.0",
-        {"gs": 6_000, "lpn": 6_000},
+        {"gs": 5_000, "lpn": 5_000},
     ),
 }
 NAMES = [f"{family}-{domain}" for domain in DOMAINS for family in ("gs", "lpn")]
