@@ -50,13 +50,12 @@ from torch import Tensor
 
 from proxmatch.baselines import Wiener, wiener
 from proxmatch.calibration import predictable
-from proxmatch.denoisers import GradientStep, ProximalDenoiser, lipschitz
+from proxmatch.denoisers import ProximalDenoiser, lipschitz
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.learning.sources import generator_of
 from proxmatch.metrics import norm, psnr
 from proxmatch.pnp import PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
-from proxmatch.transforms import Transformed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -307,13 +306,13 @@ def _rms(x: Tensor) -> float:
 
 
 def _recommended(verdict: Verdict, model: ProximalDenoiser, constant: float) -> str:
-    expands = isinstance(_heart(model), GradientStep) and constant >= 1
+    expands = model.core.penalized and constant >= 1
     if verdict is Verdict.MATCHED:
         warning = "; but L >= 1 on some of them, so it is no proximal map there" if expands else ""
         return f"use it as it is for such images{warning}"
     number = "1 to 5" if verdict is Verdict.MISMATCHED else "5 to 25"
     how = 'adapt(model, images, "auto")'
-    if isinstance(_heart(model), GradientStep):
+    if model.core.penalized:
         how += ' (or "adapm", which keeps L below one)' if expands else ""
     else:
         how += ", or without training align(model, images)"
@@ -327,15 +326,9 @@ def _beaten(quality: float, filtered: float) -> str:
     return f". A Wiener filter of these images reconstructs {filtered - quality:.1f} dB better"
 
 
-def _heart(model: ProximalDenoiser) -> ProximalDenoiser:
-    while isinstance(model, Transformed):
-        model = model.inner
-    return model
-
-
 def _carded(model: ProximalDenoiser, *keys: str) -> float | None:
     """A figure of the card, if it is there."""
-    found: Any = _heart(model).record.get("validation")
+    found: Any = model.core.record.get("validation")
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return float(found) if isinstance(found, int | float) else None

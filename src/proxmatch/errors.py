@@ -64,6 +64,10 @@ class ProxmatchWarning(UserWarning):
     """Base class of every warning given on purpose."""
 
 
+class LevelWarning(ProxmatchWarning):
+    """A noise level outside those a denoiser was trained for."""
+
+
 class NotConvergedWarning(ProxmatchWarning):
     """An iterative solve stopped before it reached its tolerance."""
 

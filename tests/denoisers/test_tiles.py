@@ -8,7 +8,7 @@ from torch import Tensor
 
 from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, ProximalDenoiser
-from proxmatch.denoisers.tiles import SMALLEST, Tiled, reach, tiled
+from proxmatch.denoisers.tiles import SMALLEST, Tiled, tiled
 from proxmatch.errors import InputError, ProxmatchWarning, TooLargeError
 from proxmatch.transforms import Aligned, Relaxed, Symmetrized
 
@@ -48,7 +48,7 @@ def image(*shape: int) -> Tensor:
 @hearts
 def test_a_pixel_is_not_seen_beyond_the_reach(name: str) -> None:
     model = HEARTS[name]()
-    found = reach(model)
+    found = model.reach
     assert found is not None
     side = 2 * found.radius + 40
     x = image(1, 1, 48, side)

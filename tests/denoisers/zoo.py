@@ -15,6 +15,8 @@ from proxmatch.denoisers import (
     GradientStepConfig,
     LPNConfig,
     ProximalDenoiser,
+    ScaledLPN,
+    ScaledLPNConfig,
     lipschitz,
 )
 from proxmatch.transforms import Aligned, Relaxed, Symmetrized
@@ -42,6 +44,14 @@ def _contractive(config: GradientStepConfig) -> GradientStep:
     return model
 
 
+def _scaled_lpn(sigma: float = 0.1) -> ScaledLPN:
+    model = ScaledLPN(ScaledLPNConfig(channels=2, hidden=4, sigma=sigma))
+    with torch.no_grad():  # away from the symmetric start
+        for p in model.parameters():
+            p += 0.05 * torch.randn_like(p)
+    return model
+
+
 def _small() -> LPN:
     return _lpn(size=4, unshuffle=1)
 
@@ -65,6 +75,11 @@ DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
     "lpn-by-patches": lambda: _lpn(size=4, unshuffle=1, tile_batch=3),
     "gs": lambda: _contractive(GradientStepConfig(channels=2, widths=(4, 5))),
     "gs-padded": lambda: _contractive(GradientStepConfig(channels=2, widths=(3, 4, 5))),
+    "lpn-scaled": _scaled_lpn,
+    "lpn-scaled-padded": lambda: _scaled_lpn(0.02),
+    "gs-scaled": lambda: _contractive(
+        GradientStepConfig.scaled(channels=2, widths=(4, 5), sigma=0.3)
+    ),
     "lpn-aligned": lambda: _aligned(_small()),
     "lpn-relaxed": lambda: Relaxed(_small(), 0.6),
     "lpn-symmetrized": lambda: Symmetrized(_small()),
@@ -78,6 +93,7 @@ SIZES = {
     "lpn-by-patches": (6, 5),
     "lpn-any-size": (7, 10),
     "gs-padded": (7, 6),
+    "lpn-scaled-padded": (7, 10),
     "gs-chain": (4, 6),
     **dict.fromkeys(("lpn-aligned", "lpn-relaxed", "lpn-symmetrized", "lpn-chain"), (4, 4)),
 }

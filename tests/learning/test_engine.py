@@ -27,7 +27,7 @@ from proxmatch.learning import (
     run,
     stream,
 )
-from proxmatch.learning.engine import learning_rate
+from proxmatch.learning.engine import schedule
 from proxmatch.learning.sources import Batch
 from proxmatch.losses import Constant
 from tests.denoisers.zoo import DENOISERS
@@ -198,12 +198,12 @@ def test_a_network_that_wants_it_is_told_the_noise_level_of_every_image(tmp_path
 
 def test_learning_rate_rises_and_falls() -> None:
     settings = TrainingSettings(steps=101, optimiser=Optimiser(rate=1.0, warmup=10, final=0.1))
-    rates = [learning_rate(settings, step) for step in range(101)]
+    rates = [settings.optimiser.rate * schedule(settings, step) for step in range(101)]
     assert rates[0] == pytest.approx(0.1, rel=1e-3)
     assert max(rates) == pytest.approx(rates[9], rel=1e-2)
     assert rates[-1] == pytest.approx(0.1)
     constant = TrainingSettings(steps=9, optimiser=Optimiser(rate=0.5, warmup=0, final=1))
-    assert {learning_rate(constant, step) for step in range(9)} == {0.5}
+    assert {constant.optimiser.rate * schedule(constant, step) for step in range(9)} == {0.5}
 
 
 def test_a_late_penalty_has_a_cosine_of_its_own() -> None:
@@ -212,7 +212,7 @@ def test_a_late_penalty_has_a_cosine_of_its_own() -> None:
         optimiser=Optimiser(rate=1.0, warmup=0, final=0.0),
         penalty=Penalty(begin=0.8, restart=0.25),
     )
-    rates = [learning_rate(settings, step) for step in range(101)]
+    rates = [settings.optimiser.rate * schedule(settings, step) for step in range(101)]
     assert (rates[0], rates[80], rates[100]) == pytest.approx((1, 0.25, 0))
     assert rates[40] == pytest.approx(0.5)
     assert rates[90] == pytest.approx(0.125)

@@ -197,7 +197,7 @@ def test_relaxing_makes_a_gradient_step_denoiser_contractive() -> None:
     with pytest.raises(UnknownLipschitzError):
         _ = Relaxed(inner, 0.5).smoothness
     inner.lipschitz = found
-    with pytest.raises(NotContractiveError, match="relax it further"):
+    with pytest.raises(NotContractiveError, match="weaken it"):
         _ = Symmetrized(aligned(inner)).smoothness
     t = 0.5 / found
     assert aligned(Symmetrized(Relaxed(inner, t))).smoothness == pytest.approx(2)

@@ -37,7 +37,7 @@ def command(
     import yaml
 
     model = load(name)
-    card = {**_summary(model), "transforms": _transforms(model), "card": _heart(model).record}
+    card = {**_summary(model), "transforms": _transforms(model), "card": model.core.record}
     shown = yaml.safe_dump(
         _readable(card), sort_keys=False, allow_unicode=True, default_flow_style=None, width=WIDTH
     )
@@ -45,7 +45,7 @@ def command(
 
 
 def _summary(model: ProximalDenoiser) -> dict[str, Any]:
-    heart = _heart(model)
+    heart = model.core
     record = heart.record
     return {
         "kind": type(model).__name__,
@@ -71,22 +71,9 @@ def _at(record: object, *keys: str) -> Any:
     return record
 
 
-def _heart(model: ProximalDenoiser) -> ProximalDenoiser:
-    from proxmatch.transforms import Transformed
-
-    while isinstance(model, Transformed):
-        model = model.inner
-    return model
-
-
 def _transforms(model: ProximalDenoiser) -> list[dict[str, Any]]:
-    from proxmatch.transforms import Transformed
-
-    found: list[dict[str, Any]] = []
-    while isinstance(model, Transformed):
-        found.append({"kind": model.kind, "settings": model.settings})
-        model = model.inner
-    return found[::-1]
+    chain: Any = model.chain
+    return [{"kind": t.kind, "settings": t.settings} for t in chain]
 
 
 def _short(value: object) -> str:

@@ -14,7 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -31,10 +31,55 @@ from proxmatch.denoisers.inverse import (
     default_tolerance,
     newton_cg,
 )
-from proxmatch.errors import InputError, NotConvergedWarning
+from proxmatch.errors import InputError, LevelWarning, NotConvergedWarning
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a denoiser sees.
+
+    Attributes:
+        radius: D(x) at a pixel depends on x within this many pixels, along each axis.
+        multiple: its strides: shifts of x by multiples of it are shifts of D(x).
+    """
+
+    radius: int
+    multiple: int
+
+    @property
+    def margin(self) -> int:
+        """The radius as a multiple."""
+        return -(-self.radius // self.multiple) * self.multiple
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the weights of a family are adapted to a few images.
+
+    Attributes:
+        epochs: of the paper's methods, over all inputs.
+        gamma: of proximal matching, per pixel; None for one that falls (:class:`Geometric`).
+        clip: bound on the gradient; None for none.
+        looks: at the model during a run, which for some families take long.
+        rate: learning rate of a gentle training.
+        batch: images a step of it.
+        steps: of it, with fewer than five images and with more.
+    """
+
+    epochs: int = 20
+    gamma: float | None = 0.025
+    clip: float | None = 0.02
+    looks: int = 10
+    rate: float = 3e-4
+    batch: int = 4
+    steps: tuple[int, int] = (100, 100)
+
 
 #: Fields of a configuration that may be set on a denoiser after it was made.
 SET = ("sigma", "lipschitz")
+
+#: Relative distance by which a noise level may pass the trained ones before it is told.
+LEEWAY = 1e-3
 
 Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
 
@@ -52,11 +97,18 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         sigma: noise level the denoiser was trained at, in units of the image; None if unknown.
 
     Attributes:
+        lipschitz: the current estimate of L, the Lipschitz constant of Id - D, or None.
         record: how the denoiser came about (JSON values only); saved with it.
     """
 
     #: Whether h is convex whatever the weights are.
     always_convex = True
+    #: Whether it has weights that a training may change.
+    trainable: ClassVar[bool] = False
+    #: Whether L < 1 has to be trained for, and the contractivity penalty applies.
+    penalized: ClassVar[bool] = False
+    #: How its weights are adapted.
+    recipe: ClassVar[Recipe] = Recipe()
     #: How its convolutions lie in memory: channels last where that is faster on a CPU.
     memory_format: ClassVar[torch.memory_format] = torch.preserve_format
     #: What it is made from, if it belongs to one of :mod:`proxmatch.denoisers.families`.
@@ -66,6 +118,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         super().__init__()
         self.channels = channels
         self.sigma = sigma
+        self.lipschitz: float | None = None
         self.record: dict[str, Any] = {}
 
     @abstractmethod
@@ -93,6 +146,50 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     @abstractmethod
     def smoothness(self) -> float:
         """L_H: a Lipschitz constant of D^{-1}, so H_k is L_H-smooth (Lemma 3.1)."""
+
+    def convexity(self, sigma: float | None = None) -> float:
+        """A lower bound mu of the eigenvalues of J_D, so that h is mu-strongly convex if mu > 0.
+
+        Args:
+            sigma: noise level; None means the denoiser's own.
+        """
+        return 1 / self.smoothness
+
+    @property
+    def conditional(self) -> bool:
+        """Whether D depends on the noise level it is told."""
+        return False
+
+    @property
+    def levels(self) -> tuple[float, float] | None:
+        """Smallest and largest noise level it was trained for, if it was for several."""
+        found: tuple[float, float] | None = getattr(getattr(self, "config", None), "levels", None)
+        return found
+
+    @property
+    def native_size(self) -> int | None:
+        """Side of the images it was made for, if it was made for one size."""
+        return None
+
+    @property
+    def reach(self) -> Reach | None:
+        """How far it sees; None where there is no bound, or nothing is gained by tiles."""
+        return None
+
+    # A transformed denoiser holds another one; everything else is its own core.
+    @property
+    def core(self) -> ProximalDenoiser:
+        """The denoiser at the heart of a chain of transforms."""
+        return self
+
+    @property
+    def chain(self) -> tuple[ProximalDenoiser, ...]:
+        """The transforms around the core, from the inside out."""
+        return ()
+
+    def with_core(self, core: ProximalDenoiser) -> ProximalDenoiser:
+        """The same transforms around another core."""
+        return core
 
     def configuration(self) -> BaseModel:
         """The configuration that makes this denoiser again, with what has been set since."""
@@ -225,14 +322,26 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             raise InputError(
                 "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
             )
-        level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).flatten()
+        with torch.inference_mode(False):  # it becomes part of graphs
+            level = torch.as_tensor(sigma).detach().clone().to(x.device, x.dtype).flatten()
         if level.numel() not in (1, len(x)):
             raise InputError(
                 f"{level.numel()} noise levels for {len(x)} images; give one, or one for each"
             )
-        if not bool(((level > 0) & level.isfinite()).all()):
+        lowest, highest = (float(v) for v in level.detach().aminmax())
+        if not 0 < lowest <= highest < float("inf"):
             raise InputError(f"a noise level is a positive number, not {sigma}")
-        return level.expand(len(x))
+        if self.levels is not None:
+            low, high = self.levels
+            if lowest < low * (1 - LEEWAY) or highest > high * (1 + LEEWAY):
+                warnings.warn(
+                    f"the noise level {lowest if lowest < low else highest:.4g} is outside "
+                    f"[{low:g}, {high:g}], which this denoiser was trained for",
+                    LevelWarning,
+                    stacklevel=4,
+                )
+        with torch.inference_mode(False):
+            return level.expand(len(x))
 
     def _check(self, x: Tensor) -> Tensor:
         """Refuse what is not a batch of images for this denoiser."""

@@ -205,13 +205,8 @@ def build(config: BaseModel, state: dict[str, Tensor], origin: str) -> ProximalD
 
 def _unwrapped(model: ProximalDenoiser) -> tuple[ProximalDenoiser, list[Transform]]:
     """The denoiser at the heart of a chain of transforms, and these from the inside out."""
-    from proxmatch.transforms import Transformed  # they build on this package
-
-    found: list[Transform] = []
-    while isinstance(model, Transformed):
-        found.append(Transform(kind=model.kind, settings=model.settings, record=model.record))
-        model = model.inner
-    return model, found[::-1]
+    chain: Any = model.chain
+    return model.core, [Transform(kind=t.kind, settings=t.settings, record=t.record) for t in chain]
 
 
 def fingerprint(model: ProximalDenoiser) -> str:

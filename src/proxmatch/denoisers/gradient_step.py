@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.func import jvp
 
-from proxmatch.denoisers.base import Linearization, ProximalDenoiser, leaf
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
 from proxmatch.denoisers.unet import CompactUNet, ScaledUNet
 from proxmatch.errors import NotContractiveError, UnknownLipschitzError
 
@@ -77,8 +77,12 @@ class GradientStepConfig(BaseModel):
     @property
     def multiple(self) -> int:
         """Image sides are brought to multiples of this by replicating the border."""
-        packed = ScaledUNet.UNSHUFFLE if self.network == "scaled-unet" else 1
-        return packed << (len(self.widths) - 1)
+        return self.finest << (len(self.widths) - 1)
+
+    @property
+    def finest(self) -> int:
+        """Pixels between neighbors at the finest scale of the network."""
+        return ScaledUNet.UNSHUFFLE if self.network == "scaled-unet" else 1
 
     @property
     def conditional(self) -> bool:
@@ -102,6 +106,8 @@ class GradientStep(ProximalDenoiser):
     """
 
     always_convex = False
+    trainable = True
+    penalized = True
     # Convolutions are faster so on a CPU, and no slower on a GPU.
     memory_format = torch.channels_last
 
@@ -176,20 +182,41 @@ class GradientStep(ProximalDenoiser):
             dn, ddn = jvp(slope, (zero,), (torch.ones_like(zero),))[:2]
         return ((v - dn).square() - (x - n) * ddn).flatten(1).sum(1)
 
-    @property
-    def smoothness(self) -> float:
-        """L_H = 1 / (1 - L) (Proposition B.2), from the estimate :attr:`lipschitz`."""
+    def convexity(self, sigma: float | None = None) -> float:
+        """1 - L, from the estimate :attr:`lipschitz`; negative where D is no proximal map."""
         if self.lipschitz is None:
             raise UnknownLipschitzError(
                 "L of this gradient-step denoiser was never measured; set denoiser.lipschitz to "
                 "float(lipschitz(denoiser, images).constant.max()) on images of the domain"
             )
-        if not self.lipschitz < 1:
+        return 1.0 - self.lipschitz
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1 / (1 - L) (Proposition B.2), from the estimate :attr:`lipschitz`."""
+        mu = self.convexity()
+        if not mu > 0:
             raise NotContractiveError(
                 f"L = {self.lipschitz:.3f} >= 1: D is not known to be a proximal map and L_H does "
-                "not exist; adapt the denoiser with the contractivity penalty"
+                "not exist; weaken it (tune), or adapt it with the contractivity penalty"
             )
-        return 1.0 / (1.0 - self.lipschitz)
+        return 1.0 / mu
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the network is told the noise level."""
+        return self.config.conditional
+
+    @property
+    def reach(self) -> Reach:
+        """With r the reach of the network N, grad g = r - J_N^T r reaches 2 r."""
+        config, coarsest = self.config, self.config.multiple
+        finest = config.finest
+        convolutions = 2 * (config.blocks if config.conditional else 1)
+        # Of the scales but the coarsest, on the way down and up: 1 + 2 + 4 + ...
+        finer = 2 * convolutions * (coarsest - finest)
+        radius = 2 * finest + finer + convolutions * coarsest + coarsest - 1
+        return Reach(2 * radius, coarsest)
 
     def _why(self) -> str:
         if self.lipschitz is not None and self.lipschitz >= 1:

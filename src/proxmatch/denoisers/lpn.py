@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from proxmatch.denoisers import icnn
-from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Recipe
 from proxmatch.denoisers.icnn import nonnegative
 from proxmatch.denoisers.patches import patch_gradient, patch_potential
 
@@ -113,6 +113,8 @@ class LPN(ProximalDenoiser):
         config: the layout; :meth:`LPNConfig.compact` by default.
     """
 
+    trainable = True
+    recipe = Recipe(200, None, None, looks=20, rate=7e-4, batch=8, steps=(200, 600))
     config: LPNConfig
 
     def __init__(self, config: LPNConfig | None = None) -> None:
@@ -219,6 +221,23 @@ class LPN(ProximalDenoiser):
     def smoothness(self) -> float:
         """L_H = 1 / alpha (Proposition B.1)."""
         return 1.0 / self.config.alpha
+
+    @property
+    def native_size(self) -> int | None:
+        """Side of the images the network reads; others are cut into patches."""
+        return self.config.size
+
+    @property
+    def reach(self) -> Reach | None:
+        """One pass up and one down; None for a network of one size, which works by patches."""
+        if self.config.size is not None:
+            return None
+        scale = self.config.unshuffle
+        radius = scale  # of the first layer
+        for stride in self.config.strides:
+            radius += 2 * scale
+            scale *= stride
+        return Reach(2 * (radius + scale), scale)
 
     # --- from images to the network and back -----------------------------------------------------
 

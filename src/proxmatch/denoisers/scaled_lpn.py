@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from proxmatch.denoisers.base import Linearization, ProximalDenoiser, leaf
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Recipe, leaf
 from proxmatch.denoisers.icnn import nonnegative
 
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -97,6 +97,8 @@ class ScaledLPN(ProximalDenoiser):
         config: the layout.
     """
 
+    trainable = True
+    recipe = Recipe(clip=1.0, rate=5e-4)
     memory_format = torch.channels_last
     config: ScaledLPNConfig
 
@@ -197,11 +199,26 @@ class ScaledLPN(ProximalDenoiser):
 
         return out.detach().contiguous(), jacobian
 
+    def convexity(self, sigma: float | None = None) -> float:
+        """alpha_s (Proposition B.1)."""
+        level = self._levels(torch.zeros(1, self.channels, 1, 1, dtype=torch.float64), sigma)
+        return float(self.config.convexity(level))
+
     @property
     def smoothness(self) -> float:
         """L_H = 1 / alpha_s at the denoiser's own level (Proposition B.1)."""
-        sigma = self._levels(torch.zeros(1, self.channels, 1, 1, dtype=torch.float64), None)
-        return 1.0 / float(self.config.convexity(sigma))
+        return 1.0 / self.convexity()
+
+    @property
+    def conditional(self) -> bool:
+        """It is told the noise level."""
+        return True
+
+    @property
+    def reach(self) -> Reach:
+        """Two convolutions at each scale on the way up, and as many on the way down."""
+        radius = sum(2 * (2 << layer.scale) + (2 << layer.scale) for layer in LAYERS)
+        return Reach(2 * radius, MULTIPLE)
 
     def _scaled(self, x: Tensor, level: Tensor) -> Tensor:
         """s^2 psi_s((x - c) / s), ``(B,)``; sides are brought to multiples of 8 with grey."""

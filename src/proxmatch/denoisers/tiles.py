@@ -11,63 +11,23 @@ Tiles begin at multiples of the strides, and end there or at the border of the i
 is cut, padded and strided as it would be within the whole.
 
 Nothing needs tiling where memory is bounded already: an LPN of fixed size works patch by patch
-(:mod:`proxmatch.denoisers.patches`). **Not possible** is it for a map without a reach, such as a
-Wiener filter, which transforms the image as a whole; it is left as it is, at the cost of a few
-copies of the image. A network of your own, of unknown reach, is left as it is too.
+(:mod:`proxmatch.denoisers.patches`). A map without a reach cannot be tiled. A Wiener filter, for
+example, transforms the image as a whole; it is left as it is, at the cost of a few copies of the
+image. So is a network of unknown reach.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
-from proxmatch.denoisers.gradient_step import GradientStep
-from proxmatch.denoisers.lpn import LPN
 from proxmatch.errors import InputError, ProxmatchWarning, TooLargeError
 
 TILE = 512
 SMALLEST = 32
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How a denoiser sees.
-
-    Attributes:
-        radius: D(x) at a pixel depends on x within this many pixels, along each axis.
-        multiple: its strides: shifts of x by multiples of it are shifts of D(x).
-    """
-
-    radius: int
-    multiple: int
-
-    @property
-    def margin(self) -> int:
-        """The radius as a multiple."""
-        return -(-self.radius // self.multiple) * self.multiple
-
-
-def reach(model: ProximalDenoiser) -> Reach | None:
-    """The reach of a denoiser; None where there is none, or nothing is gained by tiles."""
-    if isinstance(model, GradientStep):
-        config, coarsest = model.config, model.config.multiple
-        convolutions = 2 * (config.blocks if config.network == "drunet" else 1)
-        finer = 2 * convolutions * (coarsest - 1)  # 1 + 2 + 4 + ..., on the way down and up
-        radius = 2 + finer + convolutions * coarsest + coarsest - 1
-        return Reach(2 * radius, coarsest)
-    if isinstance(model, LPN) and model.config.size is None:
-        scale = model.config.unshuffle
-        radius = scale  # of the first layer
-        for stride in model.config.strides:
-            radius += 2 * scale
-            scale *= stride
-        return Reach(2 * (radius + scale), scale)
-    return None
 
 
 class Tiled(ProximalDenoiser):
@@ -86,12 +46,12 @@ class Tiled(ProximalDenoiser):
 
     def __init__(self, inner: ProximalDenoiser, tile: int = TILE) -> None:
         super().__init__(inner.channels)
-        found = reach(inner)
+        found = inner.reach
         if found is None:
             raise InputError(f"{type(inner).__name__} cannot be applied in tiles")
         if tile < SMALLEST:
             raise InputError(f"a tile has at least {SMALLEST} pixels along a side, not {tile}")
-        self.inner, self.tile, self.reach = inner, tile, found
+        self.inner, self.tile, self.seen = inner, tile, found
         self.sigma, self.always_convex = inner.sigma, inner.always_convex
         self.record = inner.record
 
@@ -122,7 +82,7 @@ class Tiled(ProximalDenoiser):
 
     def _tile_by_tile(self, x: Tensor, sigma: float | Tensor | None) -> Tensor:
         height, width = x.shape[-2:]
-        if max(height, width) <= self.tile + self.reach.margin:
+        if max(height, width) <= self.tile + self.seen.margin:
             out: Tensor = self.inner(x, sigma)
             return out
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -137,7 +97,7 @@ class Tiled(ProximalDenoiser):
 
     def _cuts(self, length: int) -> list[tuple[slice, slice, slice]]:
         """Along one axis: what a tile reads, what of its output is kept, and where that goes."""
-        side, margin = self._side(), self.reach.margin
+        side, margin = self._side(), self.seen.margin
         cuts = []
         for start in range(0, length, side):
             end = min(start + side, length)
@@ -147,7 +107,7 @@ class Tiled(ProximalDenoiser):
 
     def _side(self) -> int:
         """The side of a tile as a multiple of the strides."""
-        return max(1, self.tile // self.reach.multiple) * self.reach.multiple
+        return max(1, self.tile // self.seen.multiple) * self.seen.multiple
 
     def _smaller(self, error: Exception) -> None:
         if self.tile // 2 < SMALLEST:
@@ -172,20 +132,9 @@ def tiled(model: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
         model: D; it is held, not copied.
         tile: see :class:`Tiled`.
     """
-    from proxmatch.transforms import Transformed  # they build on this package
-
-    if isinstance(model, Transformed):
-        inner = tiled(model.inner, tile)
-        if inner is model.inner:
-            return model
-        kind: Any = type(model)
-        outer: ProximalDenoiser = kind(inner, **model.settings)
-        outer.record = model.record
-        outer.train(model.training)
-        return outer
-    if reach(model) is None:
+    if model.core.reach is None:
         return model
-    whole = Tiled(model, tile)
+    whole = model.with_core(Tiled(model.core, tile))
     whole.train(model.training)
     return whole
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.data import FewShot
-from proxmatch.denoisers import LPN, ProximalDenoiser
+from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.auto import auto, tiles
 from proxmatch.learning.blind import blind
@@ -22,7 +22,7 @@ from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.train import default_problems
 from proxmatch.problems import Problem
-from proxmatch.transforms import Transformed, align
+from proxmatch.transforms import align
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -194,9 +194,4 @@ def _window(model: ProximalDenoiser, images: Sequence[Tensor], problems: Sequenc
         raise InputError(f"the problems must be for square images of one size, got {sizes}")
     if sizes:
         return sizes.pop()
-    network = model
-    while isinstance(network, Transformed):
-        network = network.inner
-    if isinstance(network, LPN) and network.config.size is not None:
-        return network.config.size
-    return min(64, *(min(image.shape[1:]) for image in images))
+    return model.native_size or min(64, *(min(image.shape[1:]) for image in images))

@@ -36,7 +36,7 @@ from torch import Tensor
 from proxmatch.baselines import TotalVariation, Wiener
 from proxmatch.baselines.total_variation import WEIGHTS
 from proxmatch.baselines.wiener import SIGMAS
-from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser, checkpoint
+from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning
 from proxmatch.learning.assess import assess
 from proxmatch.learning.engine import RunStatus
@@ -230,10 +230,10 @@ def _makers(
         )
     if search.compare:
         yield _Maker("total variation", lambda _: TotalVariation, WEIGHTS)
-    if not isinstance(model, LPN | GradientStep) or search.steps == 0:
+    if not model.trainable or search.steps == 0:
         return
     penalties: list[Penalty | None] = [None]
-    if isinstance(model, GradientStep):
+    if model.penalized:
         penalties.append(Penalty(iterations=5))
     for penalty in penalties:
         settings = gentle_settings(model, len(images), seed=seed, penalty=penalty)

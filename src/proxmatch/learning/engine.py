@@ -116,7 +116,7 @@ def run(
         CheckpointError: the folder holds a run with other settings, or cannot be written.
         InputError: a penalty for a denoiser that has none.
     """
-    if settings.penalty is not None and not isinstance(model, GradientStep):
+    if settings.penalty is not None and not model.penalized:
         raise InputError("the contractivity penalty is for gradient-step denoisers")
     folder = Path(folder)
     try:
@@ -316,12 +316,14 @@ def objective(
     progress = step / max(settings.steps - 1, 1)
     clean, n = batch.clean, batch.clean[0].numel()
     output = forward(batch.noisy, batch.level)
+    if (weight := _balance(settings, batch)) is not None:
+        output, clean = weight * output, weight * clean
     residual = _gathered(fabric, (squared_error(output.detach(), clean) / n).sqrt())
     gamma = settings.gamma(progress, residual) if settings.loss in ("pm", "scaled-mse") else None
     scale = 1.0 if gamma is None else 1 / (2 * gamma**2)
     facts: dict[str, Any] = {"rms": float(residual.mean()), "scale": scale}
     if settings.loss == "mse":
-        loss = (_balance(settings, batch) * squared_error(output, clean)).mean() / n
+        loss = squared_error(output, clean).mean() / n
     elif gamma is None:  # L1, also as the first stage of proximal matching
         loss = absolute_error(output, clean).mean() / n
     else:
@@ -338,12 +340,12 @@ def objective(
     return loss, facts
 
 
-def _balance(settings: TrainingSettings, batch: Batch) -> Tensor | float:
-    """What the squared error of each image is multiplied with, ``(B,)``."""
+def _balance(settings: TrainingSettings, batch: Batch) -> Tensor | None:
+    """What the error of each image is multiplied with before it is squared, ``(B, 1, 1, 1)``."""
     law = settings.noise
     if not isinstance(law, Levels) or law.balance == 0 or batch.level is None:
-        return 1.0
-    return 1 / (batch.level**law.balance + 1e-3)
+        return None
+    return (batch.level**law.balance + 1e-3).rsqrt().view(-1, 1, 1, 1)
 
 
 def _directions(

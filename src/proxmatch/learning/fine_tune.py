@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from torch import Tensor
 
-from proxmatch.denoisers import GradientStep, ProximalDenoiser, checkpoint
+from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import Check, run
@@ -30,7 +30,7 @@ from proxmatch.learning.settings import (
 from proxmatch.learning.sources import fingerprint, pairs
 from proxmatch.learning.train import versions
 from proxmatch.learning.trajectory import along_trajectory
-from proxmatch.losses import Constant, GammaSchedule, Geometric
+from proxmatch.losses import Constant, FromData, GammaSchedule, Geometric
 from proxmatch.problems import Problem
 
 if TYPE_CHECKING:
@@ -109,12 +109,11 @@ def fine_tune(
     if select == "best" and result.best is not None:
         network.load_state_dict(result.best)
         step = result.best_step or 0
-    if isinstance(network, GradientStep):
-        network.lipschitz = None  # it was the source's
+    network.lipschitz = None  # it was the source's
     evidence = None
     if before is not None and split is not None:
         evidence = Evidence(before, look(adapted, split, problems, settings))
-        if isinstance(network, GradientStep):
+        if network.penalized:
             network.lipschitz = round(evidence.after.lipschitz, 4)
         _speak(evidence, step, select)
     lost = [line["saturation"] > 0.95 for line in result.history if "saturation" in line]
@@ -157,23 +156,25 @@ def adaptation_settings(
     """
     if method not in get_args(Loss):
         raise InputError(f"no method {method!r}; there are {', '.join(get_args(Loss))}")
-    gradient_step = isinstance(core(model), GradientStep)
-    if method == "adapm" and not gradient_step:
+    network = core(model)
+    recipe = network.recipe
+    if method == "adapm" and not network.penalized:
         raise InputError("adapm is proximal matching with a penalty for gradient-step denoisers")
     batch = 4
-    gamma: GammaSchedule = Constant(gamma=0.025) if gradient_step else Geometric()
-    epochs = 20 if gradient_step else 200  # the paper's
-    steps = max(200, math.ceil(epochs * inputs / batch))
-    every = max(1, steps // (10 if gradient_step else 20))  # a look at a GS takes longer
+    gamma: GammaSchedule = Geometric()
+    if network.conditional:
+        gamma = FromData()
+    elif recipe.gamma is not None:
+        gamma = Constant(gamma=recipe.gamma)
+    steps = max(200, math.ceil(recipe.epochs * inputs / batch))
+    every = max(1, steps // recipe.looks)
     defaults: dict[str, Any] = {
         "loss": "pm" if method == "adapm" else method,
         "gamma": gamma,
-        "noise": model.sigma or 0.05,
+        "noise": Levels() if network.conditional else model.sigma or ASSESSED,
         "steps": steps,
         "batch": batch,
-        "optimiser": Optimiser(
-            rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1, clip=0.02 if gradient_step else None
-        ),
+        "optimiser": Optimiser(rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1, clip=recipe.clip),
         "penalty": Penalty(iterations=5) if method == "adapm" else None,
         "check_every": every,
         "checkpoint_every": every,
@@ -189,13 +190,14 @@ def gentle_settings(model: ProximalDenoiser, number: int, **changes: Any) -> Tra
         number: of images.
         changes: of single settings.
     """
-    gradient_step = isinstance(core(model), GradientStep)
-    steps = 100 if gradient_step else (200 if number < 5 else 600)
+    network = core(model)
+    recipe = network.recipe
+    steps = recipe.steps[number >= 5]
     defaults: dict[str, Any] = {
-        "noise": (0.05, 0.15),
+        "noise": Levels() if network.conditional else (0.05, 0.15),
         "steps": steps,
-        "batch": 4 if gradient_step else 8,
-        "optimiser": Optimiser(rate=3e-4 if gradient_step else 7e-4, final=0.05, clip=0.02),
+        "batch": recipe.batch,
+        "optimiser": Optimiser(rate=recipe.rate, final=0.05, clip=0.02),
         "augmentation": Augmentation(),
         "trajectory": Trajectory(),
         "averaging": 0.98,

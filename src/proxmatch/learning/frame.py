@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from proxmatch.denoisers import LPN, GradientStep, ProximalDenoiser
+from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import InputError
 from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.sources import Batch, Source
@@ -28,10 +28,10 @@ def core(model: ProximalDenoiser) -> ProximalDenoiser:
     """
     if isinstance(model, Aligned):
         return core(model.inner)
-    if not isinstance(model, LPN | GradientStep):
+    if not model.trainable:
         raise InputError(
-            f"{type(model).__name__} cannot be trained; give an LPN, a GradientStep or one of them "
-            "aligned (relax it afterwards)"
+            f"{type(model).__name__} cannot be trained; give a network, as it is or aligned, and "
+            "choose its strength afterwards"
         )
     return model
 

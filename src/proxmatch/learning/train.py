@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.data import ImageDomain
-from proxmatch.denoisers import GradientStep, ProximalDenoiser, new, save
+from proxmatch.denoisers import ProximalDenoiser, new, save
 from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
@@ -108,7 +108,7 @@ def train(
     if validation is not None:
         found = assess(model, validation, problems or (), noise=(0.05, 0.025, 0.1))
         model.record["validation"] = found.means()
-        if isinstance(model, GradientStep):
+        if model.penalized:
             model.lipschitz = round(found.lipschitz, 4)
     save(model, Path(folder) / "model")
     return TrainingResult(model, result, found)

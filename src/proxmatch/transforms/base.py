@@ -11,7 +11,6 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from proxmatch.denoisers.base import ProximalDenoiser
-from proxmatch.denoisers.gradient_step import GradientStep
 from proxmatch.errors import InputError, NotContractiveError
 
 
@@ -56,30 +55,56 @@ class Transformed(ProximalDenoiser):
         if "inner" in self._modules:  # not before it is there: the base class sets None first
             self.inner.sigma = sigma
 
-    @property
-    def convexity(self) -> float:
-        """A lower bound mu of the eigenvalues of J, so that h is mu-strongly convex if mu > 0.
-
-        D's own, as it is unless a transform says otherwise: alpha of an LPN, 1 - L of a
-        gradient-step denoiser, which is negative where that one is no proximal map.
-        """
-        if isinstance(self.inner, Transformed):
-            return self.inner.convexity
-        if isinstance(self.inner, GradientStep) and self.inner.lipschitz is not None:
-            return 1 - self.inner.lipschitz
-        return 1 / self.inner.smoothness
+    def convexity(self, sigma: float | None = None) -> float:
+        """A lower bound mu of the eigenvalues of J: D's own, unless a transform says otherwise."""
+        return self.inner.convexity(sigma)
 
     @property
     def smoothness(self) -> float:
-        """L_H = 1 / mu, with mu the :attr:`convexity`."""
-        mu = self.convexity
+        """L_H = 1 / mu, with mu the :meth:`convexity`."""
+        mu = self.convexity()
         if not mu > 0:
             raise NotContractiveError(
                 f"the eigenvalues of J are only known to be above {mu:.3f}: this is not known to "
-                "be a proximal map and L_H does not exist; relax it further, or adapt the denoiser "
+                "be a proximal map and L_H does not exist; weaken it (tune), or adapt the denoiser "
                 "with the contractivity penalty"
             )
         return 1 / mu
+
+    @property
+    def conditional(self) -> bool:
+        """Whether D is."""
+        return self.inner.conditional
+
+    @property
+    def levels(self) -> tuple[float, float] | None:
+        """Those of D."""
+        return self.inner.levels
+
+    @property
+    def native_size(self) -> int | None:
+        """That of D."""
+        return self.inner.native_size
+
+    @property
+    def core(self) -> ProximalDenoiser:
+        """The denoiser at the heart of the chain."""
+        return self.inner.core
+
+    @property
+    def chain(self) -> tuple[ProximalDenoiser, ...]:
+        """The transforms around the core, from the inside out, this one last."""
+        return (*self.inner.chain, self)
+
+    def with_core(self, core: ProximalDenoiser) -> ProximalDenoiser:
+        """The same transforms around another core; itself around its own."""
+        inner = self.inner.with_core(core)
+        if inner is self.inner:
+            return self
+        kind: Any = type(self)
+        changed: ProximalDenoiser = kind(inner, **self.settings)
+        changed.record = self.record
+        return changed
 
     def _why(self) -> str:
         return self.inner._why()

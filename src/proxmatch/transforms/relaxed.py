@@ -65,10 +65,9 @@ class Relaxed(Transformed):
         """The strength t."""
         return {"t": self.t}
 
-    @property
-    def convexity(self) -> float:
+    def convexity(self, sigma: float | None = None) -> float:
         """1 - t + t mu, with mu that of D."""
-        return 1 - self.t + self.t * super().convexity
+        return 1 - self.t + self.t * super().convexity(sigma)
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D_t(x) = t D(x) + (1 - t) x, the shape of x."""
