@@ -50,7 +50,7 @@ BSDS = Data(
     ("bsds/validation", None),
     "BSDS500, 400 photographs, none of them in BSD68 (Arbelaez et al., 2011)",
     "non-commercial research only",
-    {"gs": 16_000, "lpn": 10_000},
+    {"gs": 12_000, "lpn": 8_000},
 )
 DOMAINS = {
     "photographs": BSDS,
@@ -59,7 +59,7 @@ DOMAINS = {
         BSDS.validation,
         f"{BSDS.source}, in grey",
         BSDS.licence,
-        {"gs": 10_000, "lpn": 8_000},
+        {"gs": 7_500, "lpn": 5_000},
         1,
     ),
     "faces": Data(
@@ -67,14 +67,14 @@ DOMAINS = {
         ("celeba", "validation"),
         "CelebA, aligned faces, 128 x 128 centre crops (Liu et al., 2015)",
         "non-commercial research only",
-        {"gs": 9_000, "lpn": 8_000},
+        {"gs": 7_500, "lpn": 6_000},
     ),
     "histology": Data(
         ("brecahad", "train"),
         ("brecahad", "validation"),
         "BreCaHAD, H&E breast histopathology (Aksac et al., 2019)",
         "CC BY 4.0",
-        {"gs": 5_000, "lpn": 5_000},
+        {"gs": 4_000, "lpn": 4_000},
     ),
 }
 NAMES = [f"{family}-{domain}" for domain in DOMAINS for family in ("gs", "lpn")]

@@ -1,12 +1,17 @@
 """PnP-PGD: proximal gradient descent with a denoiser in place of the proximal map.
 
-    z_k = x_{k-1} - eta grad f(x_{k-1}),        x_k = D(z_k),        k = 1 ... K,
+    z_k = x_{k-1} - eta grad f(x_{k-1}),        x_k = D(z_k),        k = 1 ... K.
 
-run by deepinv's PGD, image by image in a batch: each image has its own curves, its own end
-and its own failure.
+Each image of a batch has its own curves, its own end and its own failure.
+
+**Warm start.** The first ``warm`` steps may use momentum: the gradient step is taken from
+v = x_{k-1} + beta_k (x_{k-1} - x_{k-2}), with Nesterov's beta_k, begun anew for an image whenever
+its momentum points uphill (O'Donoghue and Candes, 2015). The theory of PnP-PGD holds from any x_0,
+so it covers the plain steps that follow.
 
 An image **diverges** at the first k for which x_k is not finite or max |x_k| exceeds
-100 max(1, max |x_0|). It is then left at x_{k-1}, and neither denoiser sees it again.
+100 max(1, max |x_0|). It is then left at x_{k-1}, and neither denoiser sees it
+after this step.
 """
 
 from __future__ import annotations
@@ -20,9 +25,6 @@ from enum import StrEnum
 from typing import Any
 
 import torch
-from deepinv.optim import L2, BaseOptim, PnP
-from deepinv.optim.optim_iterators import PGDIteration
-from deepinv.physics import LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import DivergenceWarning, InputError
@@ -30,6 +32,8 @@ from proxmatch.metrics import decibels, distance, norm, relative_gap, ssim
 from proxmatch.problems import Problem
 
 EXPLOSION = 100.0
+#: Steps between two looks at which images still run, where a look waits for the device.
+LOOK = 10
 QUALITY = ("psnr", "ssim")
 RECORDS = (*QUALITY, "residual", "iterates")
 
@@ -54,6 +58,7 @@ class PnPResult:
         reconstruction: last iterate of each image, ``(B, C, H, W)``.
         status: how each image ended.
         iterations: number of steps each image made, ``(B,)``.
+        warm: number of steps of the warm start; x_warm is where the plain steps begin.
         psnr: PSNR of x_0 ... x_K, ``(B, K + 1)``.
         ssim: SSIM of x_0 ... x_K, ``(B, K + 1)``.
         residual: ||x_k - x_{k-1}|| / ||x_k||, ``(B, K)``.
@@ -68,6 +73,7 @@ class PnPResult:
     reconstruction: Tensor
     status: tuple[Status, ...]
     iterations: Tensor
+    warm: int
     psnr: Tensor | None
     ssim: Tensor | None
     residual: Tensor | None
@@ -90,6 +96,7 @@ def pnp_pgd(
     record: Collection[str] | None = None,
     sigma: Any = None,
     iterations: int | None = None,
+    warm: int = 0,
     initial: Tensor | None = None,
     stop: float | None = None,
 ) -> PnPResult:
@@ -105,8 +112,9 @@ def pnp_pgd(
             queries). Unless given, the residual, and the PSNR when there is a truth.
         sigma: passed on to the denoisers.
         iterations: number of steps, if not that of the problem; with 0, x_0 is the result.
+        warm: number of steps, of these, that are taken with momentum; the rest are plain.
         initial: x_0, if not that of the problem.
-        stop: an image has converged, and stops, once its residual is below this.
+        stop: an image has converged, and stops, once its residual is below this in a plain step.
 
     Raises:
         InputError: an argument that does not fit, or a denoiser that does not return images.
@@ -126,7 +134,10 @@ def pnp_pgd(
             if len(images) != len(y):
                 raise InputError(f"{name} holds {len(images)} images, y measures {len(y)}")
 
+    warm = min(checked_count(warm, 0, "warm"), steps)
+    gradient = problem.gradient_of(y)
     progress = _Progress(x, stop)
+    momentum = _Momentum(x)
     curves = _blank(names, steps, x)
     if "iterates" in names:
         curves["iterates"][:, 0] = x
@@ -135,31 +146,19 @@ def pnp_pgd(
     for name, measure in quality.items():
         curves[name][:, 0] = measure(x)
     best = x
-
-    def denoise(z: Tensor, _: object) -> Tensor:
-        return _denoised("denoiser", denoiser, z, sigma, progress.rows, x)
-
-    model = BaseOptim(
-        _Step(),
-        data_fidelity=_CachedL2(y, problem.physics),
-        prior=PnP(denoise),
-        params_algo={"stepsize": problem.eta},
-        max_iter=steps,
-    )
-    state = model.init_iterate_fn(y, problem.physics, init=x)
     for k in range(1, steps + 1):
-        new, z = model.fixed_point.single_iteration(state, k - 1, y, problem.physics)["est"]
+        v = momentum.point(x) if k <= warm else x
+        z = v - problem.eta * gradient(v)
+        new = _denoised("denoiser", denoiser, z, sigma, progress.rows, x)
         previous, x = x, progress.sound(new, x)
-        state = {"est": (x, z), "cost": None}
+        if k < warm:
+            momentum.moved(v, previous, x)
 
         for name, measure in quality.items():
             curves[name][:, k] = measure(x)
         if "psnr" in names:
             better = curves["psnr"][:, k] > curves["psnr"][:, :k].amax(1)
-            if bool(better.all()):
-                best = x
-            elif bool(better.any()):
-                best = torch.where(_per_image(better), x, best)
+            best = torch.where(_per_image(better), x, best)
         if reference is not None:
             target = _denoised("reference", reference, z, sigma, progress.rows, x)
             curves["mismatch"][:, k] = distance(x, target)
@@ -172,7 +171,10 @@ def pnp_pgd(
             residual = change / norm(x).clamp_min(torch.finfo(x.dtype).tiny)
             if "residual" in names:
                 curves["residual"][:, k] = residual
-            progress.retire(residual)
+            if k > warm:
+                progress.retire(residual)
+        if x.device.type == "cpu" or k % LOOK == 0:
+            progress.look()
         if progress.finished:
             break
 
@@ -185,6 +187,7 @@ def pnp_pgd(
         reconstruction=x if steps else x.clone(),
         status=progress.status(),
         iterations=progress.steps,
+        warm=warm,
         psnr=curves.get("psnr"),
         ssim=curves.get("ssim"),
         residual=_from_first(curves.get("residual")),
@@ -197,40 +200,44 @@ def pnp_pgd(
     )
 
 
-def checked_count(iterations: int, lowest: int = 1) -> int:
+def checked_count(count: int, lowest: int = 1, name: str = "iterations") -> int:
     """A number of steps, NumPy's integers included.
 
     Raises:
         InputError: it is not an integer, or below ``lowest``.
     """
     try:
-        steps = operator.index(iterations)
+        steps = operator.index(count)
     except TypeError:
         steps = lowest - 1
     if steps < lowest:
-        raise InputError(f"iterations must be an integer, {lowest} or more, got {iterations}")
+        raise InputError(f"{name} must be an integer, {lowest} or more, got {count}")
     return steps
 
 
-class _Step(PGDIteration):  # type: ignore[misc]
-    """deepinv's PGD step, without the three passes over x of a relaxation that is none here."""
+class _Momentum:
+    """Nesterov's momentum, image by image, with restarts.
 
-    def relaxation_step(self, u: Tensor, v: Tensor, beta: float) -> Tensor:
-        """1 u + 0 v."""
-        return u
+    theta_1 = 1, theta_{k+1} = (1 + sqrt(1 + 4 theta_k^2)) / 2, and beta_k is
+    (theta_k - 1) / theta_{k+1}.
+    """
 
+    def __init__(self, x: Tensor) -> None:
+        self.theta = x.new_ones(len(x), 1, 1, 1)
+        self.step = torch.zeros_like(x)
 
-class _CachedL2(L2):  # type: ignore[misc]
-    """deepinv's 1/2 ||Ax - y||^2 for one y, with A^T y computed once."""
+    def point(self, x: Tensor) -> Tensor:
+        """V = x + beta (x - the iterate before)."""
+        after = (1 + (1 + 4 * self.theta.square()).sqrt()) / 2
+        v = x + (self.theta - 1) / after * self.step
+        self.theta = after
+        return v
 
-    def __init__(self, y: Tensor, physics: LinearPhysics) -> None:
-        super().__init__()
-        self.adjoint = physics.A_adjoint(y)
-
-    def grad(self, x: Tensor, y: Tensor, physics: LinearPhysics) -> Tensor:
-        """A^T A x - A^T y."""
-        gradient: Tensor = physics.A_adjoint_A(x) - self.adjoint
-        return gradient
+    def moved(self, v: Tensor, previous: Tensor, x: Tensor) -> None:
+        """A step from v led to x: begin anew where (v - x) and the step agree."""
+        self.step = x - previous
+        uphill = ((v - x) * self.step).flatten(1).sum(1) > 0
+        self.theta = torch.where(_per_image(uphill), 1.0, self.theta)
 
 
 class _Progress:
@@ -238,14 +245,13 @@ class _Progress:
 
     Attributes:
         running: the images that take the next step, ``(B,)``.
-        rows: their numbers, or None while it is all of them.
+        rows: their numbers when last looked, or None while it is all of them.
         steps: number of steps each image made, ``(B,)``.
     """
 
     def __init__(self, x: Tensor, stop: float | None) -> None:
         self.stop = stop
         self.limit = EXPLOSION * _peak(x).clamp_min(1.0)
-        self.lowest_limit = float(self.limit.min())
         self.running = torch.ones(len(x), dtype=torch.bool, device=x.device)
         self.rows: Tensor | None = None
         self.steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
@@ -258,27 +264,23 @@ class _Progress:
         return self.rows is not None and len(self.rows) == 0
 
     def sound(self, x: Tensor, previous: Tensor) -> Tensor:
-        """The iterate after one more step, with the images that diverged in it put back."""
-        low, high = map(float, x.aminmax())  # far cheaper than per image
-        if not (-low <= self.lowest_limit and high <= self.lowest_limit):  # true for NaN
-            sound = _peak(x) <= self.limit
-            x = torch.where(_per_image(sound), x, previous)
-            self.diverged |= ~sound
-            self._select(self.running & sound)
+        """The iterate after one more step, with the images that do not run any more put back."""
+        sound = _peak(x) <= self.limit  # false for NaN
+        self.diverged |= self.running & ~sound
+        self.running = self.running & sound
         self.steps += self.running
-        return x
+        return torch.where(_per_image(self.running), x, previous)
 
     def retire(self, residual: Tensor) -> None:
         """Stop the images that have converged."""
-        if self.stop is None:
-            return
-        done = self.running & (residual < self.stop)
-        self.converged |= done
-        self._select(self.running & ~done)
+        if self.stop is not None:
+            done = self.running & (residual < self.stop)
+            self.converged |= done
+            self.running = self.running & ~done
 
-    def _select(self, running: Tensor) -> None:
-        self.running = running
-        self.rows = None if bool(running.all()) else running.nonzero().flatten()
+    def look(self) -> None:
+        """Find out which images still run, which waits for the device."""
+        self.rows = None if bool(self.running.all()) else self.running.nonzero().flatten()
 
     def warn(self) -> None:
         """Name the images that diverged, in one warning."""

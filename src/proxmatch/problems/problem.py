@@ -219,6 +219,16 @@ class Problem:
         grad: Tensor = _f.grad(x, y, self.physics)
         return grad
 
+    def gradient_of(self, y: Tensor) -> Callable[[Tensor], Tensor]:
+        """The gradient of f for one y, A^T A x - A^T y, with A^T y computed once."""
+        back = self.physics.A_adjoint(y)
+
+        def gradient(x: Tensor) -> Tensor:
+            found: Tensor = self.physics.A_adjoint_A(x) - back
+            return found
+
+        return gradient
+
     def fidelity(self, x: Tensor, y: Tensor) -> Tensor:
         """The data fidelity f(x) = 1/2 ||Ax - y||^2, ``(B,)``."""
         value: Tensor = _f.fn(x, y, self.physics)
