@@ -33,7 +33,7 @@ from proxmatch.learning import adapt, adaptation_settings, fine_tune, gentle_set
 from proxmatch.learning.train import versions
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, inpainting, motion_deblurring
-from proxmatch.transforms import Symmetrized, align, relax
+from proxmatch.transforms import Symmetrized, align, choose_strength
 
 SIZE = 64
 FOLDERS = {"faces": ("celeba", 1), "histology": ("brecahad", 2), "photographs": ("cbsd68", 1)}
@@ -223,7 +223,7 @@ def compare(
         made = time.perf_counter() - started
         found[name] = {"t": 1.0, "seconds": made, **measured(name, denoiser, 1.0)}
         started = time.perf_counter()
-        relaxed = relax(denoiser, scene.problem, scene.images)  # type: ignore[arg-type]
+        relaxed = choose_strength(denoiser, scene.problem, scene.images)  # type: ignore[arg-type]
         seconds, t = made + time.perf_counter() - started, relaxed.chosen.strength
         found[f"{name}, relaxed"] = {
             "t": t,
@@ -331,7 +331,7 @@ def fill(args: argparse.Namespace) -> None:
 def compare_one(scene: Scene) -> dict[str, Any]:
     """Alignment and relaxation from one clean image, beside the measurements."""
     started = time.perf_counter()
-    relaxed = relax(aligned(scene), scene.problem, scene.images)
+    relaxed = choose_strength(aligned(scene), scene.problem, scene.images)
     seconds = time.perf_counter() - started
     return {"t": relaxed.chosen.strength, "seconds": seconds, **evaluate(relaxed.denoiser, scene)}
 

@@ -96,7 +96,7 @@ def pnp_pgd(
     record: Collection[str] | None = None,
     sigma: Any = None,
     iterations: int | None = None,
-    warm: int = 0,
+    warm: int | None = None,
     initial: Tensor | None = None,
     stop: float | None = None,
 ) -> PnPResult:
@@ -112,7 +112,8 @@ def pnp_pgd(
             queries). Unless given, the residual, and the PSNR when there is a truth.
         sigma: passed on to the denoisers.
         iterations: number of steps, if not that of the problem; with 0, x_0 is the result.
-        warm: number of steps, of these, that are taken with momentum; the rest are plain.
+        warm: number of steps, of these, that are taken with momentum, if not that of the problem;
+            the rest are plain.
         initial: x_0, if not that of the problem.
         stop: an image has converged, and stops, once its residual is below this in a plain step.
 
@@ -134,7 +135,8 @@ def pnp_pgd(
             if len(images) != len(y):
                 raise InputError(f"{name} holds {len(images)} images, y measures {len(y)}")
 
-    warm = min(checked_count(warm, 0, "warm"), steps)
+    warm = problem.warm_steps(steps) if warm is None else checked_count(warm, 0, "warm")
+    warm = min(warm, steps)
     gradient = problem.gradient_of(y)
     progress = _Progress(x, stop)
     momentum = _Momentum(x)

@@ -27,7 +27,7 @@ from proxmatch.learning.frame import around, core, inside
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
-from proxmatch.transforms import Aligned, Relaxed, align, colour_statistics, relax
+from proxmatch.transforms import Aligned, Relaxed, align, choose_strength, colour_statistics
 
 DEBLURRING = gaussian_deblurring(16, channels=3, noise=0.02, iterations=10)
 PROBLEMS = [DEBLURRING, super_resolution(16, factor=2, kernel_size=5, channels=3, iterations=10)]
@@ -106,8 +106,8 @@ def test_one_busy_image_does_not_make_the_prior_too_weak(source: LPN) -> None:
     noise = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     busy = bright(1) + 0.15 * (noise - 0.5)
     paler = (busy + busy.mean((-2, -1), keepdim=True)) / 2
-    alone = relax(source, DEBLURRING, busy).chosen.strength
-    beside = relax(source, DEBLURRING, torch.cat([busy, paler])).chosen.strength
+    alone = choose_strength(source, DEBLURRING, busy).chosen.strength
+    beside = choose_strength(source, DEBLURRING, torch.cat([busy, paler])).chosen.strength
     assert beside > alone
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AdaptationWarning)

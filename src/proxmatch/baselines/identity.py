@@ -6,7 +6,7 @@ from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.problems import Problem
-from proxmatch.transforms.tuning import Tuned, tune
+from proxmatch.transforms.strength import Tuned, tune
 
 
 class Identity(ProximalDenoiser):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
-from proxmatch.transforms.tuning import Tuned, tune
+from proxmatch.transforms.strength import Tuned, tune
 
 TAU = 0.05  # step of the inner iteration; deepinv's 0.01 needs 4 times as many of them
 #: What :func:`total_variation` tries, from strong to weak.

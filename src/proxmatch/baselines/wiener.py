@@ -36,7 +36,7 @@ from proxmatch.errors import InputError
 from proxmatch.problems import Problem
 from proxmatch.transforms.align import ROUNDING
 from proxmatch.transforms.colours import colour_statistics
-from proxmatch.transforms.tuning import Tuned, tune
+from proxmatch.transforms.strength import Tuned, tune
 
 #: Cycles per pixel at the first and the last knot; the frequencies of an image end at sqrt(1/2).
 LOWEST, HIGHEST = 2.0**-8, math.sqrt(0.5)

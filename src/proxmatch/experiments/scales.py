@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxmatch.learning.auto import Search
-from proxmatch.transforms.relax import STRENGTHS
+from proxmatch.transforms.strength import STRENGTHS
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

@@ -29,7 +29,7 @@ from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import PRESETS
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
-from proxmatch.transforms import Relaxed, align, relax
+from proxmatch.transforms import Relaxed, align, choose_strength
 
 PROBLEMS = {"deblurring": gaussian_deblurring, "super-resolution": super_resolution}
 
@@ -77,7 +77,7 @@ def problem_of(settings: Mapping[str, Any], channels: int, device: str = "cpu") 
     """The inverse problem of a cell."""
     make = PROBLEMS[settings["problem"]]
     size, iterations = settings["size"], settings["iterations"]
-    return make(size, channels=channels, iterations=iterations, device=device)
+    return make(size, channels=channels, iterations=iterations, device=device).plain()
 
 
 def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
@@ -227,7 +227,7 @@ def _deployed(
             return found.denoiser, None, stop, {"iteration": stop}
         return found.denoiser, None, None, {"strength": found.chosen.strength}
     model = denoiser(needs["model"], shop.device)
-    relaxed = relax(model, problem, images, strengths=tuning["strengths"], seed=s["seed"])
+    relaxed = choose_strength(model, problem, images, strengths=tuning["strengths"], seed=s["seed"])
     t = relaxed.chosen.strength
     scores = {str(trial.strength): round(trial.psnr, 4) for trial in relaxed.table}
     return relaxed.denoiser, t, None, {"strength": t, "scores": scores}

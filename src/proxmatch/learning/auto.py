@@ -12,7 +12,7 @@ reconstructions:
 
 Total variation stands in the table and cannot be chosen: it has no potential.
 
-The strength of each (:mod:`proxmatch.transforms.tuning`) is chosen on all the images: one number
+The strength of each (:mod:`proxmatch.transforms.strength`) is chosen on all the images: one number
 does not overfit them, and one odd held-out image would mislead it. With few of them, a paler copy
 stands beside each, here and in the scores: a prior that suits one busy image is too weak for the
 smooth ones of its domain (2.4 dB were lost so on photographs). The one of highest mean score wins,
@@ -49,7 +49,7 @@ from proxmatch.learning.train import versions
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
 from proxmatch.transforms import Relaxed, align, colours_of, tune
-from proxmatch.transforms.relax import STRENGTHS
+from proxmatch.transforms.strength import STRENGTHS
 
 #: How much the difference of two denoisers varies from image to image, in dB.
 SCATTER = 0.5

@@ -2,7 +2,7 @@
 
 The colours of the images that were measured are found from their measurements
 (:mod:`proxmatch.transforms.measured_colours`), and align the denoiser. Strengths are chosen on
-halved reconstructions (:mod:`proxmatch.transforms.relax`), the same for every candidate.
+halved reconstructions (:mod:`proxmatch.transforms.strength`), the same for every candidate.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from proxmatch.learning.train import versions
 from proxmatch.problems import Problem
 from proxmatch.transforms import (
     align,
+    choose_strength,
     colours_of,
-    relax,
     stand_ins,
     statistics_from_measurements,
 )
@@ -62,7 +62,7 @@ def blind(
     tried, table = {}, []
     for name, base in bases.items():
         started = time.monotonic()
-        found = relax(base, problem, images, seed=seed)
+        found = choose_strength(base, problem, images, seed=seed)
         tried[name] = found.denoiser
         table.append(
             Candidate(

@@ -26,6 +26,8 @@ from proxmatch.problems.norms import SquaredNorm, squared_norm
 from proxmatch.problems.placement import moved, placement
 
 SAFETY = 0.95  # eta L_f where eta is not given
+#: Plain steps after a warm start: what the theory covers.
+TAIL = 10
 
 _f = L2()
 
@@ -52,6 +54,8 @@ class Problem:
         dtype: its precision, that of all images and measurements.
         build: makes the same physics for another device and dtype; without it a copy is cast.
         allow_large_step: accept eta L_f >= 1, with a :class:`StepSizeWarning`.
+        warm: number of steps, of ``iterations``, of the warm start (:mod:`proxmatch.pnp`); None
+            for all but the last :data:`TAIL`. 0 for plain PnP-PGD, as in the paper.
 
     Raises:
         StepSizeError: eta L_f >= 1.
@@ -69,12 +73,15 @@ class Problem:
     dtype: torch.dtype
     build: Callable[[torch.device, torch.dtype], LinearPhysics] | None = None
     allow_large_step: bool = False
+    warm: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.eta < math.inf:
             raise InputError(f"eta must be positive and finite, got {self.eta}")
         if self.iterations < 1:
             raise InputError(f"iterations must be at least 1, got {self.iterations}")
+        if self.warm is not None and self.warm < 0:
+            raise InputError(f"warm must be 0 or more, got {self.warm}")
         product = self.eta * self.lipschitz.value
         if product < 1:
             return
@@ -162,6 +169,14 @@ class Problem:
         exact = self.lipschitz.exact
         lipschitz = squared_norm(physics, self.img_size) if exact else self.lipschitz
         return replace(self, physics=physics, lipschitz=lipschitz, device=device, dtype=dtype)
+
+    def plain(self) -> Problem:
+        """The same problem, solved by plain PnP-PGD without a warm start."""
+        return replace(self, warm=0)
+
+    def warm_steps(self, iterations: int) -> int:
+        """How many of so many steps belong to the warm start."""
+        return max(0, iterations - TAIL) if self.warm is None else min(self.warm, iterations)
 
     @torch.no_grad()
     def measure(
@@ -251,6 +266,7 @@ class Problem:
             "size": list(self.img_size),
             "eta": float(f"{self.eta:.5g}"),
             "iterations": self.iterations,
+            "warm": self.warm_steps(self.iterations),
             "noise": type(noise).__name__,
             "levels": levels,
             "response": float(f"{float(seen.norm()):.5g}"),

@@ -140,6 +140,7 @@ def certify(
     *,
     iterations: int | None = None,
     sigma: float | None = None,
+    warm: int = 0,
     infimum: Tensor | None = None,
     tolerance: float = 1e-7,
     local: Iterable[int] = LOCAL,
@@ -157,6 +158,8 @@ def certify(
         y: measurements, as ``problem.measure`` makes them.
         iterations: number of steps, if not that of the problem.
         sigma: passed on to all denoisers.
+        warm: number of steps, of these, of a warm start; what follows it is checked, which the
+            theory covers from any x_0.
         infimum: F_inf - F*(x_0), if it is known, ``(B,)``.
         tolerance: on the relative residual of the inverse.
         local: the k at which L_H is also estimated on segments.
@@ -178,6 +181,7 @@ def certify(
                     reference,
                     iterations=iterations,
                     sigma=sigma,
+                    warm=warm,
                     tolerance=tolerance,
                     local=local,
                 )

@@ -90,6 +90,7 @@ def trace(
     *,
     iterations: int | None = None,
     sigma: float | None = None,
+    warm: int = 0,
     initial: Tensor | None = None,
     tolerance: float = 1e-7,
     chunk: int = 16,
@@ -104,6 +105,7 @@ def trace(
         reference: D*.
         iterations: number of steps, if not that of the problem.
         sigma: passed on to both.
+        warm: number of steps, of these, of a warm start; x_0 is then where it ends.
         initial: x_0, if not that of the problem.
         tolerance: on the relative residual of the inverse.
         chunk: images inverted at once, which bounds the memory.
@@ -119,11 +121,12 @@ def trace(
         record=["iterates"],
         sigma=sigma,
         iterations=None if iterations is None else checked_count(iterations),
+        warm=warm,
         initial=initial,
     )
-    iterates, queries = run.iterates, run.queries
-    if iterates is None or queries is None:
+    if run.iterates is None or run.queries is None:
         raise AssertionError("pnp_pgd records what it is asked to")
+    iterates, queries = run.iterates[:, run.warm :], run.queries[:, run.warm :]
     return measure(
         iterates,
         queries,

@@ -5,10 +5,16 @@ from proxmatch.transforms.aligned import Aligned
 from proxmatch.transforms.base import Transformed
 from proxmatch.transforms.colours import ColourStatistics, colour_statistics, colours_of
 from proxmatch.transforms.measured_colours import statistics_from_measurements
-from proxmatch.transforms.relax import relax, relax_from_measurements, stand_ins
 from proxmatch.transforms.relaxed import Relaxed
+from proxmatch.transforms.strength import (
+    Trial,
+    Tuned,
+    choose_strength,
+    choose_strength_from_measurements,
+    stand_ins,
+    tune,
+)
 from proxmatch.transforms.symmetrized import Symmetrized
-from proxmatch.transforms.tuning import Trial, Tuned, tune
 
 #: By the names checkpoints know them under.
 TRANSFORMS: dict[str, type[Transformed]] = {t.kind: t for t in (Aligned, Relaxed, Symmetrized)}
@@ -23,10 +29,10 @@ __all__ = [
     "Trial",
     "Tuned",
     "align",
+    "choose_strength",
+    "choose_strength_from_measurements",
     "colour_statistics",
     "colours_of",
-    "relax",
-    "relax_from_measurements",
     "stand_ins",
     "statistics_from_measurements",
     "tune",

@@ -29,6 +29,7 @@ t = 1 / (1 - mu). It is refused.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -39,50 +40,87 @@ from proxmatch.transforms.base import Transformed
 
 
 class Relaxed(Transformed):
-    """t D + (1 - t) Id.
+    """t D_s + (1 - t) Id: a denoiser at a strength of two numbers, (s, t).
 
     Args:
         inner: D.
-        t: strength of the prior, in (0, 1].
+        t: how far to go towards D(x), in (0, 1].
+        sigma: the noise level s that D is told, whatever level this denoiser is told; None to
+            pass that on.
+        lipschitz: L of Id - D_s where it is used, if it was measured there: J >= 1 - t L.
 
     Raises:
-        InputError: t is outside (0, 1].
+        InputError: t is outside (0, 1], or a level for a denoiser that takes none.
     """
 
     kind = "relaxed"
 
-    def __init__(self, inner: ProximalDenoiser, t: float) -> None:
+    def __init__(
+        self,
+        inner: ProximalDenoiser,
+        t: float,
+        sigma: float | None = None,
+        lipschitz: float | None = None,
+    ) -> None:
+        self.level: float | None = None
         super().__init__(inner)
         if not 0 < t <= 1:
             raise InputError(
                 f"t must be in (0, 1], got {t}: at 0 there is no denoiser left, and above 1 the "
                 "potential t h + (1 - t) |x|^2 / 2 need not be convex"
             )
-        self.t = float(t)
+        if sigma is not None and not inner.conditional:
+            raise InputError(
+                "this denoiser was trained at one noise level and cannot be told another; leave "
+                "sigma out, and choose t"
+            )
+        if sigma is not None and not 0 < sigma < math.inf:
+            raise InputError(f"a noise level is a positive number, not {sigma}")
+        self.t, self.level, self.lipschitz = float(t), sigma, lipschitz
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The strength t."""
-        return {"t": self.t}
+        """The strength, and L where it was measured."""
+        told = {"t": self.t, "sigma": self.level, "lipschitz": self.lipschitz}
+        return {name: value for name, value in told.items() if value is not None}
+
+    @property
+    def sigma(self) -> float | None:
+        """Noise level that D is told: s, or its own."""
+        return self.inner.sigma if self.level is None else self.level
+
+    @sigma.setter
+    def sigma(self, sigma: float | None) -> None:
+        if "inner" not in self._modules:  # not before it is there: the base class sets None first
+            return
+        if self.level is None:
+            self.inner.sigma = sigma
+        else:
+            self.level = sigma
 
     def convexity(self, sigma: float | None = None) -> float:
-        """1 - t + t mu, with mu that of D."""
-        return 1 - self.t + self.t * super().convexity(sigma)
+        """1 - t L if L was measured, else 1 - t + t mu with mu that of D_s."""
+        if self.lipschitz is not None:
+            return 1 - self.t * self.lipschitz
+        return 1 - self.t + self.t * super().convexity(self._level(sigma))
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
-        """D_t(x) = t D(x) + (1 - t) x, the shape of x."""
-        return self._step(x, self.inner(self._check(x), sigma))
+        """D_t(x) = t D_s(x) + (1 - t) x, the shape of x."""
+        return self._step(x, self.inner(self._check(x), self._level(sigma)))
 
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """h_t(x) = t h(x) + (1 - t) |x|^2 / 2, ``(B,)``."""
-        h = self.inner.potential(self._check(x), sigma)
+        h = self.inner.potential(self._check(x), self._level(sigma))
         return self.t * h + (1 - self.t) / 2 * x.square().flatten(1).sum(1)
 
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D_t(x) and v -> t J(x) v + (1 - t) v."""
         x = self._check(x).detach()
-        value, product = self.inner.linearize(x, sigma)
+        value, product = self.inner.linearize(x, self._level(sigma))
         return self._step(x, value), lambda v: self._step(v.detach(), product(v))
 
     def _step(self, x: Tensor, towards: Tensor) -> Tensor:
         return self.t * towards + (1 - self.t) * x
+
+    def _level(self, sigma: Any) -> Any:
+        return sigma if self.level is None else self.level

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import deepinv as dinv
 import pytest
@@ -11,13 +12,13 @@ from torch import Tensor
 
 from proxmatch.baselines import Wiener
 from proxmatch.data import embedded
-from proxmatch.errors import InputError
+from proxmatch.denoisers import GradientStep, GradientStepConfig, lipschitz, load, save
+from proxmatch.errors import InputError, LevelWarning
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
-from proxmatch.transforms import Relaxed, relax, relax_from_measurements, tune
-from proxmatch.transforms.relax import halved
-from proxmatch.transforms.tuning import PATIENCE, Trial
+from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements, tune
+from proxmatch.transforms.strength import LEVELS, PATIENCE, Trial, halved
 
 
 @pytest.fixture
@@ -31,9 +32,9 @@ def too_strong(images: Tensor) -> Wiener:
 
 
 def test_the_choice_is_that_of_trying_all_by_hand(images: Tensor) -> None:
-    problem, model = gaussian_deblurring(32), too_strong(images)
+    problem, model = gaussian_deblurring(32).plain(), too_strong(images)
     grid = (1.0, 0.5, 0.2, 0.05, 0.02)
-    found = relax(model, problem, images, strengths=grid)
+    found = choose_strength(model, problem, images, strengths=grid)
     y = problem.measure(images)
     by_hand = []
     for t in grid:
@@ -69,7 +70,9 @@ def test_problems_of_one_name_all_count(images: Tensor) -> None:
 
 def test_the_record_holds_what_was_tried(images: Tensor) -> None:
     model = too_strong(images)
-    found = relax(model, gaussian_deblurring(32), images, strengths=(0.3, 0.1), iterations=3)
+    found = choose_strength(
+        model, gaussian_deblurring(32), images, strengths=(0.3, 0.1), iterations=3
+    )
     record = json.loads(json.dumps(found.denoiser.record))
     assert record["problem"] == "deblurring"
     assert record["images"] == 6
@@ -105,6 +108,84 @@ def test_a_strength_that_diverges_loses_quietly(images: Tensor) -> None:
     assert found.table[0].psnr < 10
 
 
+def expansive() -> GradientStep:
+    """A gradient-step denoiser of all levels, with L above one: no proximal map as it is."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = GradientStep(GradientStepConfig.scaled(widths=(6, 8), levels=(0.003, 0.25)))
+        x, level = torch.rand(2, 3, 16, 16), torch.full((2,), 0.05)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.normal_(0, 0.15)
+            found = lipschitz(model, x, level, iterations=60).constant.max()
+            for p in model.network.tail.parameters():
+                p.mul_((2 / found).sqrt())
+    return model
+
+
+def test_two_numbers_are_chosen_together_under_a_bound(images: Tensor) -> None:
+    problem, model = gaussian_deblurring(16, iterations=6), expansive()
+    small = images[:2, :, :16, :16]
+    found = choose_strength(model, problem, small)
+    t, s = found.denoiser.t, found.denoiser.level
+    assert (found.chosen.strength, found.chosen.sigma) == (t, s)
+    y = problem.measure(small)
+
+    def score(t: float, s: float) -> float:
+        x = problem.initial(y)
+        for _ in range(6):
+            z = x - problem.eta * problem.gradient(x, y)
+            x = (z + t * (model(z, s) - z)).detach()
+        return float(psnr(x, small).mean())
+
+    for trial in found.table:
+        assert trial.psnr == pytest.approx(score(trial.strength, trial.sigma or 0), abs=1e-3)
+    place = LEVELS.index(s)  # no neighboring level is better at this t
+    for other in LEVELS[max(0, place - 1) : place + 2]:
+        assert score(t, other) <= found.chosen.psnr + 1e-3
+    run = pnp_pgd(y, problem, found.denoiser, record=("iterates",))
+    assert run.queries is not None
+    for z in run.queries[:, [0, 2, 5]].flatten(0, 1):  # dense: the whole Hessian of g
+        _, product = model.linearize(z[None], s)
+        eye = torch.eye(z.numel()).view(-1, *z.shape)
+        jacobian = torch.stack([product(v[None])[0].flatten() for v in eye])
+        constant = float((1 - torch.linalg.eigvalsh((jacobian + jacobian.T) / 2)).abs().max())
+        assert t * constant < 1
+        assert found.lipschitz is not None
+        assert constant < 1.05 * found.lipschitz
+    assert found.margin == pytest.approx(t * (found.lipschitz or 0))
+    assert found.denoiser.smoothness == pytest.approx(1 / (1 - (found.margin or 0)))
+    free = choose_strength(model, problem, small, proximal=False)
+    assert free.chosen.psnr >= found.chosen.psnr - 0.05
+    assert {trial.strength for trial in free.table} <= {1.0, 0.5}
+
+
+def test_a_denoiser_of_many_levels_keeps_its_strength_in_a_file(tmp_path: Path) -> None:
+    model = Relaxed(expansive(), 0.4, 0.02, 1.9)
+    save(model, tmp_path)
+    again = load(tmp_path)
+    x = torch.rand(1, 3, 16, 16)
+    assert torch.equal(again(x), model(x))
+    assert torch.equal(again(x, 0.2), model(x))  # its level is its own
+    assert again.smoothness == pytest.approx(1 / (1 - 0.4 * 1.9))
+    assert again.sigma == 0.02
+
+
+def test_wrong_levels_are_named(images: Tensor) -> None:
+    with pytest.raises(InputError, match="trained at one noise level"):
+        Relaxed(too_strong(images), 0.5, 0.1)
+    model = expansive()
+    for wrong in (0.0, -0.1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="positive number"):
+            Relaxed(model, 0.5, wrong)
+        with pytest.raises(InputError, match="positive number"):
+            model(images, wrong)
+    with pytest.raises(InputError, match="3 noise levels for 6 images"):
+        model(images, torch.tensor([0.1, 0.2, 0.1]))
+    with pytest.warns(LevelWarning, match=r"0\.5 is outside \[0\.003, 0\.25\]"):
+        model(images, 0.5)
+
+
 @pytest.mark.parametrize("kind", ["deblurring", "super-resolution"])
 def test_measurements_are_enough_to_choose(kind: str, images: Tensor) -> None:
     """Within 0.2 dB, on the true images, of the best t there is."""
@@ -114,8 +195,8 @@ def test_measurements_are_enough_to_choose(kind: str, images: Tensor) -> None:
         problem = super_resolution(32, noise=0.02, kernel_size=15)
     model = too_strong(images)
     y = problem.measure(images)
-    blind = relax_from_measurements(model, problem, y)
-    table = {trial.strength: trial.psnr for trial in relax(model, problem, images).table}
+    blind = choose_strength_from_measurements(model, problem, y)
+    table = {trial.strength: trial.psnr for trial in choose_strength(model, problem, images).table}
     run = pnp_pgd(y, problem, blind.denoiser)
     assert float(psnr(run.reconstruction, images).mean()) > max(table.values()) - 0.2
     assert table[1.0] < max(table.values()) - 0.4  # otherwise any choice would do
@@ -138,9 +219,9 @@ def test_the_seed_and_the_quality_of_a_choice_are_used(images: Tensor) -> None:
     filtered, p = too_strong(images), gaussian_deblurring(32, iterations=3)
 
     def trials(seed: int) -> list[float]:
-        return [trial.psnr for trial in relax(filtered, p, images, seed=seed).table]
+        return [trial.psnr for trial in choose_strength(filtered, p, images, seed=seed).table]
 
     assert trials(1) == trials(1) != trials(0)
-    best = relax(filtered, p, images)
-    worst = relax(filtered, p, images, quality=lambda x: -psnr(x, images))
+    best = choose_strength(filtered, p, images)
+    worst = choose_strength(filtered, p, images, quality=lambda x: -psnr(x, images))
     assert worst.chosen.strength != best.chosen.strength
