@@ -6,7 +6,7 @@ from proxmatch.denoisers.families import new
 from proxmatch.denoisers.gradient_step import GradientStep, GradientStepConfig
 from proxmatch.denoisers.inverse import Inverse
 from proxmatch.denoisers.lpn import LPN, LPNConfig
-from proxmatch.denoisers.published import import_checkpoint
+from proxmatch.denoisers.published import import_checkpoint, import_network
 from proxmatch.denoisers.scaled_lpn import ScaledLPN, ScaledLPNConfig
 from proxmatch.denoisers.spectrum import Spectrum, lipschitz
 
@@ -21,6 +21,7 @@ __all__ = [
     "ScaledLPNConfig",
     "Spectrum",
     "import_checkpoint",
+    "import_network",
     "lipschitz",
     "load",
     "new",

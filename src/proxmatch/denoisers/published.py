@@ -1,5 +1,7 @@
 """Converting published checkpoints: the official LPN, Prox-PnP / GSPnP and deepinv's GSDRUNet.
 
+And published networks that are denoisers, but no proximal maps: FFDNet, DnCNN.
+
 They are PyTorch files, that is pickles. They are read with ``weights_only=True``, which builds
 tensors and plain containers and refuses everything else, so no code in a file can run.
 """
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from deepinv.models import Denoiser
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -19,9 +22,11 @@ from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.checkpoint import build, explain
 from proxmatch.denoisers.gradient_step import GradientStepConfig
 from proxmatch.denoisers.lpn import LPNConfig
+from proxmatch.denoisers.networks import DnCNN, FFDNet
 from proxmatch.errors import CheckpointError, InputError, UnsafeCheckpointError
 
 Kind = Literal["lpn-official", "prox-pnp", "gsdrunet"]
+NetworkKind = Literal["ffdnet", "dncnn"]
 
 #: Where the weights of a gradient-step file live, in Prox-PnP, GSPnP and deepinv alike.
 GS_PREFIX = "student_grad.model."
@@ -48,6 +53,28 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
     model.record = {"imported": {"kind": kind}}
     model.eval()
     return model
+
+
+def import_network(file: str | Path, kind: NetworkKind) -> Denoiser:
+    """A published network as it is: a denoiser of deepinv, which is no proximal map.
+
+    Args:
+        file: a state dict of KAIR, color or grey.
+        kind: ``ffdnet`` (told the noise level, up to 75/255) or ``dncnn`` (not told).
+    """
+    if kind not in get_args(NetworkKind):
+        raise InputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(NetworkKind))}")
+    state, origin = _tensors(_read(Path(file)), Path(file)), str(file)
+    width, inputs = _shape(state, "model.0.weight", origin)[:2]
+    make = FFDNet if kind == "ffdnet" else DnCNN
+    channels = (inputs - 1) // FFDNet.UNSHUFFLE**2 if kind == "ffdnet" else inputs
+    network = make(channels, width, sum(name.endswith("weight") for name in state))
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        raise CheckpointError(f"{origin} is no {kind} of KAIR: {error}") from error
+    network.eval()
+    return network
 
 
 def _read(file: Path) -> Any:
