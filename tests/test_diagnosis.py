@@ -13,9 +13,9 @@ from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, LPNConfig
 from proxmatch.diagnosis import FLOOR, GAPS, SCORES, Verdict, judge
 from proxmatch.errors import InputError
-from proxmatch.learning.sources import generator_of
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
+from proxmatch.randomness import generator_of
 from proxmatch.transforms import Relaxed
 
 

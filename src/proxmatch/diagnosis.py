@@ -52,10 +52,10 @@ from proxmatch.baselines import Wiener, wiener
 from proxmatch.calibration import predictable
 from proxmatch.denoisers import ProximalDenoiser, lipschitz
 from proxmatch.errors import DivergenceWarning, InputError
-from proxmatch.learning.sources import generator_of
 from proxmatch.metrics import norm, psnr
 from proxmatch.pnp import PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
+from proxmatch.randomness import generator_of
 
 if TYPE_CHECKING:
     from rich.table import Table

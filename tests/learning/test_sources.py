@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxmatch.errors import InputError
 from proxmatch.learning import TrainingSettings, pairs, stream, windows
-from proxmatch.learning.sources import generator_of
+from proxmatch.randomness import generator_of
 
 SETTINGS = TrainingSettings(batch=4, noise=0.1)
 

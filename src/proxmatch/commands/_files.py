@@ -17,10 +17,10 @@ from proxmatch.data import ImageFile, encode_image, image_files, read_image
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import DataError, DivergenceWarning, InputError, SkippedFilesWarning
 from proxmatch.files import write_together
-from proxmatch.learning.sources import fingerprint
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
 from proxmatch.problems.catalogue import entry, image_side, make_problem, options, reduction
+from proxmatch.randomness import fingerprint
 from proxmatch.reconstruction import TOGETHER, placed, reconstruct
 
 RECORD = "reconstruction.json"

@@ -9,6 +9,10 @@ from typing import Annotated
 import typer
 
 from proxmatch.commands import _experiment
+from proxmatch.errors import InputError
+
+#: The studies, for the help; they are imported when one is run.
+STUDY_NAMES = ("denoising", "reconstruction", "proximal", "solver")
 
 
 class ScaleChoice(StrEnum):
@@ -27,10 +31,11 @@ class EngineChoice(StrEnum):
 
 
 def command(
-    scale: Annotated[
-        ScaleChoice, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
-    ],
     out: Annotated[Path, typer.Option(help="folder for what comes out")],
+    scale: Annotated[
+        ScaleChoice | None,
+        typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU"),
+    ] = None,
     source: Annotated[
         Path | None, typer.Option(help="images the source denoisers know (default: embedded)")
     ] = None,
@@ -55,8 +60,18 @@ def command(
         Path | None, typer.Option(help="folder of cells to share with other runs")
     ] = None,
     parquet: Annotated[bool, typer.Option(help="tidy tables as Parquet too")] = False,
+    study: Annotated[
+        str | None, typer.Option(help=f"in place of a scale: one of {', '.join(STUDY_NAMES)}")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="of a study: the folder that holds the image folders")
+    ] = None,
+    models: Annotated[
+        str,
+        typer.Option(help="of a study: names, folders, or kind:file of published networks"),
+    ] = "",
 ) -> None:
-    """Run the paper's experiment: tables, claims with verdicts, figures, the page.
+    """Run the paper's experiment: tables, claims with verdicts, figures, the page; or a study.
 
     A run that was interrupted goes on where it stopped. Without folders it uses embedded images.
 
@@ -64,6 +79,11 @@ def command(
     """
     from rich.console import Console
 
+    if study is not None:
+        _study(study, data, models, out, max_images, seed or 0)
+        return
+    if scale is None:
+        raise InputError("say how large: quick, cpu or paper; or name a study with --study")
     result, page = _experiment.run(
         scale.value,
         out,
@@ -94,3 +114,26 @@ def command(
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _study(
+    name: str, data: Path | None, models: str, out: Path, images: int | None, seed: int
+) -> None:
+    """Run a study and show its tables."""
+    from rich.console import Console
+
+    from proxmatch.experiments.studies import STUDIES, Work, run_study
+
+    if name not in STUDIES:
+        raise InputError(f"no study {name!r}; there are {', '.join(STUDIES)}")
+    if data is None:
+        raise InputError("a study needs --data: the folder that holds the image folders")
+    console = Console()
+    chosen = tuple(model.strip() for model in models.split(",") if model.strip())
+    page = run_study(
+        STUDIES[name],
+        Work(data, chosen, images, seed),
+        out,
+        on_cell=lambda done, all_, what: console.log(f"{done} of {all_}: {what}"),
+    )
+    console.print(page.read_text("utf-8"), highlight=False, soft_wrap=True)

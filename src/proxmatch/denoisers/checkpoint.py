@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -219,8 +219,13 @@ def fingerprint(model: ProximalDenoiser) -> str:
         "config": config.model_dump(mode="json") if isinstance(config, BaseModel) else None,
         "transforms": [t.model_dump(mode="json", exclude={"record"}) for t in transforms],
     }
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for name, t in model.state_dict().items():
+    return digest_of(model.state_dict(), json.dumps(about, sort_keys=True))
+
+
+def digest_of(state: Mapping[str, Tensor], about: str = "") -> str:
+    """A hash of weights by name, and of what else is said about them."""
+    digest = hashlib.sha256(about.encode())
+    for name, t in state.items():
         digest.update(f"{name} {tuple(t.shape)}".encode())
         digest.update(t.detach().cpu().float().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]

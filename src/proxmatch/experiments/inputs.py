@@ -16,7 +16,7 @@ from proxmatch.data import ImageDomain, embedded, few_shot
 from proxmatch.data.layouts import Split
 from proxmatch.errors import DataError, InputError
 from proxmatch.experiments.scales import Scale
-from proxmatch.learning.sources import fingerprint
+from proxmatch.randomness import fingerprint
 
 SAMPLES = 16
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from proxmatch.denoisers import ProximalDenoiser, lipschitz
 from proxmatch.errors import DivergenceWarning
 from proxmatch.learning.hold_out import psnr_from
-from proxmatch.learning.sources import generator_of
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import Problem, by_name
+from proxmatch.randomness import generator_of
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,10 @@ from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate, Evi
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import Penalty, TrainingSettings
-from proxmatch.learning.sources import fingerprint
 from proxmatch.learning.train import versions
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
+from proxmatch.randomness import fingerprint
 from proxmatch.transforms import Relaxed, align, colours_of, tune
 from proxmatch.transforms.strength import STRENGTHS
 

@@ -17,9 +17,9 @@ from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, InputError
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate
-from proxmatch.learning.sources import fingerprint
 from proxmatch.learning.train import versions
 from proxmatch.problems import Problem
+from proxmatch.randomness import fingerprint
 from proxmatch.transforms import (
     align,
     choose_strength,

@@ -26,7 +26,7 @@ from proxmatch.errors import CheckpointError, InputError
 from proxmatch.learning import state as states
 from proxmatch.learning.muon import Muon, is_matrix
 from proxmatch.learning.settings import Levels, Optimiser, Penalty, TrainingSettings
-from proxmatch.learning.sources import Batch, Source, generator_of
+from proxmatch.learning.sources import Batch, Source
 from proxmatch.losses import (
     absolute_error,
     contractivity_penalty,
@@ -35,6 +35,7 @@ from proxmatch.losses import (
     squared_error,
     top_direction,
 )
+from proxmatch.randomness import generator_of
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

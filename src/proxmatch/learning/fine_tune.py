@@ -27,11 +27,12 @@ from proxmatch.learning.settings import (
     TrainingSettings,
     Trajectory,
 )
-from proxmatch.learning.sources import fingerprint, pairs
+from proxmatch.learning.sources import pairs
 from proxmatch.learning.train import versions
 from proxmatch.learning.trajectory import along_trajectory
 from proxmatch.losses import Constant, FromData, GammaSchedule, Geometric
 from proxmatch.problems import Problem
+from proxmatch.randomness import fingerprint
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

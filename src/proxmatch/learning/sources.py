@@ -6,7 +6,6 @@ on as if it had not been, and several processes that share a batch do what one w
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from proxmatch.errors import InputError
 from proxmatch.learning.augmentation import augment
 from proxmatch.learning.settings import Levels, TrainingSettings
+from proxmatch.randomness import generator_of
 
 Draw = Callable[[int, torch.Generator], Tensor]
 
@@ -40,22 +40,6 @@ class Batch:
 
 
 Source = Callable[[int, TrainingSettings], Batch]
-
-
-def generator_of(seed: int, *what: int | str) -> torch.Generator:
-    """A generator that depends on these alone, the same on every machine."""
-    text = "/".join(map(str, (seed, *what)))
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-
-
-def fingerprint(tensors: Sequence[Tensor]) -> str:
-    """Number and hash of what the tensors hold."""
-    digest = hashlib.sha256()
-    for t in tensors:
-        digest.update(str(tuple(t.shape)).encode())
-        digest.update(t.detach().cpu().float().contiguous().numpy().tobytes())
-    return f"{len(tensors)}-{digest.hexdigest()[:16]}"
 
 
 def stream(draw: Draw) -> Source:

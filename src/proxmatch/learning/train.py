@@ -17,8 +17,9 @@ from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
 from proxmatch.learning.settings import PRESETS, Preset, TrainingSettings
-from proxmatch.learning.sources import generator_of, stream, windows
+from proxmatch.learning.sources import stream, windows
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+from proxmatch.randomness import generator_of
 from proxmatch.transforms import colour_statistics
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from torch import Tensor
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.learning.settings import TrainingSettings
-from proxmatch.learning.sources import Batch, Source, generator_of
+from proxmatch.learning.sources import Batch, Source
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem
+from proxmatch.randomness import generator_of
 
 #: Query points beyond this are those of a run that explodes; there is nothing to be learnt there.
 RANGE = 2.0

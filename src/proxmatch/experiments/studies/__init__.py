@@ -1,0 +1,18 @@
+"""Studies: small experiments beside the paper's, each a set of cells and the tables they make.
+
+A study is registered by its name in :data:`STUDIES` and run by
+``proxmatch reproduce --study NAME``.
+"""
+
+from proxmatch.experiments.studies.denoising import DENOISING
+from proxmatch.experiments.studies.proximal import PROXIMAL
+from proxmatch.experiments.studies.reconstruction import RECONSTRUCTION
+from proxmatch.experiments.studies.solver import SOLVER
+from proxmatch.experiments.studies.study import Study, Work, run_study
+
+#: The studies by name.
+STUDIES: dict[str, Study] = {
+    study.name: study for study in (DENOISING, RECONSTRUCTION, PROXIMAL, SOLVER)
+}
+
+__all__ = ["STUDIES", "Study", "Work", "run_study"]

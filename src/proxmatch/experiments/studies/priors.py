@@ -1,0 +1,161 @@
+"""What the studies of priors share: the images, the priors, and one rule for their strengths.
+
+The data folder holds, in their published layouts: ``celeba`` (full size), ``bsds/validation``,
+``cbsd68``, ``kodak24``, ``brecahad``. Strengths are chosen on validation images, and nothing is
+chosen on a test image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.baselines import no_denoiser, total_variation, wiener
+from proxmatch.data import ImageDomain
+from proxmatch.denoisers import ProximalDenoiser, checkpoint, import_network, load
+from proxmatch.experiments.studies.study import Work
+from proxmatch.pnp import Denoise
+from proxmatch.problems import Problem, make_problem
+from proxmatch.transforms import choose_strength, tune
+from proxmatch.transforms.strength import LEVELS
+
+#: Validation images that a strength is chosen on, and that a Wiener filter is fitted to.
+CHOSEN_ON = 5
+BASELINES = ("none", "wiener", "tv")
+#: Six inverse problems: name in a table, name of the problem, options.
+PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "deblurring": ("deblurring", ()),
+    "super-resolution": ("super-resolution", ()),
+    "motion": ("motion-deblurring", ()),
+    "blur 2": ("deblurring", ("kernel_size=13", "kernel_sigma=2", "noise=0.02")),
+    "inpainting 70": ("inpainting", ("keep=0.3",)),
+    "inpainting 90": ("inpainting", ("keep=0.1",)),
+}
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of a domain.
+
+    Attributes:
+        validation: folder and split of those that strengths are chosen on.
+        test: folder and split of those that figures are reported on.
+        channels: 3 or 1.
+    """
+
+    validation: tuple[str, Any]
+    test: tuple[str, Any]
+    channels: int = 3
+
+
+DOMAINS = {
+    "faces": Images(("celeba", "validation"), ("celeba", "test")),
+    "photographs": Images(("bsds/validation", None), ("cbsd68", None)),
+    "histology": Images(("brecahad", "validation"), ("brecahad", "test")),
+    "grey": Images(("bsds/validation", None), ("cbsd68", None), 1),
+}
+
+
+def images_of(
+    domain: str, part: str, work: Work, count: int | None, size: int = 128
+) -> tuple[Tensor, str]:
+    """Center crops of a domain, one a picture, and their fingerprint.
+
+    Args:
+        domain: one of ``DOMAINS``.
+        part: ``validation`` or ``test``.
+        work: says where the folders are.
+        count: how many, evenly spread; all if None.
+        size: side of the crops.
+    """
+    return _images(domain, part, work.data, count, size)
+
+
+@cache
+def _images(domain: str, part: str, data: Path, count: int | None, size: int) -> tuple[Tensor, str]:
+    known = DOMAINS[domain]
+    folder, split = known.validation if part == "validation" else known.test
+    found = ImageDomain(data / folder, size, split=split, crop="centre", channels=known.channels)
+    number = len(found) if count is None else min(count, len(found))
+    places = [round(i * len(found) / number) for i in range(number)]
+    return found.tensor(places), found.fingerprint
+
+
+def problem_of(name: str, channels: int, size: int = 128) -> Problem:
+    """One of ``PROBLEMS``."""
+    kind, options = PROBLEMS[name]
+    return make_problem(kind, size, options, channels=channels)
+
+
+@cache
+def prior_of(name: str) -> Any:
+    """A denoiser by its name, folder, or ``kind:file`` of a published network."""
+    kind, colon, file = name.partition(":")
+    return import_network(file, kind) if colon else load(name)  # type: ignore[arg-type]
+
+
+def label_of(name: str) -> str:
+    """What a table calls a prior."""
+    kind, colon, _ = name.partition(":")
+    return kind if colon else Path(name).name
+
+
+def identity_of(name: str) -> str | None:
+    """A hash of what decides a prior; None for a baseline."""
+    if name in BASELINES:
+        return None
+    prior = prior_of(name)
+    if isinstance(prior, ProximalDenoiser):
+        return checkpoint.fingerprint(prior)
+    return checkpoint.digest_of(prior.state_dict())
+
+
+def fitting(models: tuple[str, ...] | list[str], channels: int) -> list[str]:
+    """Those of the models that take so many channels."""
+    return [m for m in models if int(prior_of(m).channels) == channels]
+
+
+@torch.no_grad()
+def at_strength(
+    name: str, problem: Problem, images: Tensor, *, proximal: bool = True, seed: int = 0
+) -> tuple[Denoise, dict[str, Any]]:
+    """A prior at the strength that does best on given images, and what to record about it.
+
+    Args:
+        name: a baseline, or as :func:`prior_of` takes it.
+        problem: what to reconstruct from.
+        images: ``(N, C, H, W)``.
+        proximal: keep t L < 1.
+        seed: of the simulated noise.
+    """
+    plain: dict[str, Callable[..., Any]] = {
+        "none": no_denoiser,
+        "wiener": wiener,
+        "tv": total_variation,
+    }
+    if name in plain:
+        found = plain[name](problem, images, seed=seed)
+    else:
+        prior = prior_of(name)
+        if isinstance(prior, ProximalDenoiser):
+            found = choose_strength(prior, problem, images, proximal=proximal, seed=seed)
+        else:
+            found = tune(
+                lambda s: lambda z, _: prior(z, s), LEVELS[::-1], problem, images, seed=seed
+            )
+    about = {
+        "strength": found.chosen.strength,
+        "sigma": found.chosen.sigma,
+        "lipschitz": found.lipschitz,
+        "margin": found.margin,
+        "validation": round(found.chosen.psnr, 4),
+    }
+    if name == "none":
+        about["iterations"] = found.chosen.iteration
+    return found.denoiser, about

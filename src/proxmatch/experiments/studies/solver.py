@@ -1,0 +1,89 @@
+"""How many calls of the denoiser it takes to come within 0.1 dB of the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from proxmatch.experiments.studies.priors import (
+    CHOSEN_ON,
+    DOMAINS,
+    PROBLEMS,
+    at_strength,
+    fitting,
+    identity_of,
+    images_of,
+    label_of,
+    problem_of,
+)
+from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.pnp import pnp_pgd
+
+#: Steps of the run that stands for the limit, and of those that are compared.
+LIMIT, STEPS = 200, 120
+WITHIN = 0.1
+
+
+def plan(work: Work) -> list[dict[str, Any]]:
+    """A cell for each problem and denoiser, on a few validation faces."""
+    return [
+        {
+            "domain": "faces",
+            "problem": problem,
+            "prior": label_of(model),
+            "model": model,
+            "identity": identity_of(model),
+            "images": work.images or 6,
+            "seed": work.seed,
+        }
+        for problem in PROBLEMS
+        for model in fitting(list(work.models), DOMAINS["faces"].channels)
+    ]
+
+
+@torch.no_grad()
+def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    """Mean PSNR after every step, plain and with momentum."""
+    chosen_on, _ = images_of("faces", "validation", work, CHOSEN_ON)
+    test, fingerprint = images_of("faces", "test", work, settings["images"])
+    problem = problem_of(settings["problem"], test.shape[1])
+    denoiser, about = at_strength(settings["model"], problem, chosen_on, seed=settings["seed"])
+    y = problem.measure(test, seed=settings["seed"])
+    curves = {}
+    for name, steps, warm in (
+        ("plain", STEPS, 0),
+        ("warm", STEPS, STEPS),
+        ("limit", LIMIT, LIMIT - 50),
+    ):
+        run = pnp_pgd(
+            y, problem, denoiser, truth=test, record=("psnr",), iterations=steps, warm=warm
+        )
+        assert run.psnr is not None  # noqa: S101
+        curves[name] = [round(v, 4) for v in run.psnr.mean(0).tolist()]
+    return {"curves": curves, "data": fingerprint, **about}
+
+
+def calls(curve: Sequence[float], limit: float) -> int | None:
+    """After how many steps a curve stays within :data:`WITHIN` of the limit."""
+    inside = [abs(v - limit) <= WITHIN for v in curve]
+    after = [k for k in range(len(curve)) if all(inside[k:])]
+    return after[0] if after else None
+
+
+def tables(cells: Sequence[Mapping[str, Any]]) -> str:
+    """One row a problem and denoiser."""
+    rows = []
+    for cell in cells:
+        limit = cell["curves"]["limit"][-1]
+        plain, warm = (calls(cell["curves"][name], limit) for name in ("plain", "warm"))
+        ratio = f"{plain / warm:.1f}" if plain and warm else "-"
+        shown = [f"more than {STEPS}" if n is None else str(n) for n in (plain, warm)]
+        after = [f"{cell['curves'][name][40]:.2f}" for name in ("plain", "warm")]
+        rows.append([cell["problem"], cell["prior"], *shown, ratio, *after, f"{limit:.2f}"])
+    header = ["problem", "denoiser", "plain", "momentum", "ratio"]
+    return markdown([*header, "plain, 40 steps", "momentum, 40 steps", "limit"], rows)
+
+
+SOLVER = Study("solver", "Denoiser calls to come within 0.1 dB of the limit", plan, compute, tables)

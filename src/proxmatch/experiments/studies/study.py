@@ -1,0 +1,132 @@
+"""What a study is: cells that are pure functions of their settings, kept by content, and tables.
+
+A cell's address is a hash of its settings and of the source code that computes it, so that a cell
+of older code is never taken for one of the present.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import proxmatch
+from proxmatch.errors import InputError
+from proxmatch.experiments.bootstrap import Resampling, interval
+from proxmatch.experiments.cells import Outcome, Store, address
+from proxmatch.files import write_together
+from proxmatch.learning.train import versions
+
+#: Packages and modules whose source decides what a cell of a study gives.
+SOURCES = ("pnp.py", "metrics.py", "denoisers", "problems", "transforms", "baselines")
+
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a study is given.
+
+    Attributes:
+        data: folder of image folders, in the layout that the study's module names.
+        models: names or folders of denoisers, or ``kind:file`` of published networks.
+        images: number of test images; None for all of them.
+        seed: of everything that is drawn.
+    """
+
+    data: Path
+    models: Sequence[str]
+    images: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Study:
+    """One study.
+
+    Attributes:
+        name: on the command line and of its folder.
+        title: of its tables.
+        plan: the settings of its cells, JSON values.
+        compute: a cell: its settings to its result, JSON values.
+        tables: text of its tables, in Markdown, from the cells (settings and result merged).
+    """
+
+    name: str
+    title: str
+    plan: Callable[[Work], list[dict[str, Any]]]
+    compute: Callable[[Mapping[str, Any], Work], dict[str, Any]]
+    tables: Callable[[Sequence[Mapping[str, Any]]], str]
+
+
+def run_study(
+    study: Study,
+    work: Work,
+    out: Path,
+    *,
+    on_cell: Callable[[int, int, str], None] = lambda done, all_, what: None,
+) -> Path:
+    """Compute the cells that are missing, and write the tables of all that are there.
+
+    Args:
+        study: which.
+        work: on what.
+        out: folder: ``cells/KEY.json`` each, and ``README.md`` with the tables.
+        on_cell: told how many cells of how many are done, and which is next.
+
+    Returns:
+        The file of the tables.
+    """
+    if not work.data.is_dir():
+        raise InputError(f"{work.data} is no folder; give the one that holds the images")
+    store = Store(out / "cells")
+    code = source_digest(study)
+    planned = study.plan(work)
+    found: list[Mapping[str, Any]] = []
+    for number, settings in enumerate(planned):
+        key = address({"study": study.name, "settings": settings, "code": code})
+        on_cell(number, len(planned), ", ".join(str(v) for v in settings.values()))
+        if key not in store:
+            began = time.monotonic()
+            result = study.compute(settings, work)
+            about = {"seconds": round(time.monotonic() - began, 1), "versions": versions()}
+            store.write(key, Outcome({"settings": settings, "code": code, **about, **result}, {}))
+        cell = store.result(key)
+        found.append({**cell["settings"], **cell})
+        text = f"# {study.title}\n\n{study.tables(found)}\n"
+        write_together(out, {"README.md": text.encode()})
+    on_cell(len(planned), len(planned), "")
+    return out / "README.md"
+
+
+def source_digest(study: Study) -> str:
+    """A hash of the code that computes the cells of a study."""
+    root = Path(proxmatch.__file__).parent
+    files = [Path(study.compute.__code__.co_filename)]
+    for name in SOURCES:
+        path = root / name
+        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def mean_and_interval(values: Sequence[float]) -> str:
+    """``mean [low, high]`` of values, with a 95 % bootstrap interval of the mean."""
+    array = np.asarray(values, dtype=float)[None]
+    resamples = Resampling.draw(1, array.shape[1], RESAMPLES, "study")
+    found = interval(float(array.mean()), resamples.means(array))
+    return f"{found.effect:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
