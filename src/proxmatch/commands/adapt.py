@@ -117,7 +117,8 @@ def _tried(result: AdaptationResult) -> Any:
         (
             f"{candidate.name} *" if candidate.chosen else candidate.name,
             *(f"{candidate.scores[name]:.2f}" for name in problems),
-            f"{candidate.strength:g}",
+            f"{candidate.strength:.3g}"
+            + ("" if candidate.sigma is None else f" at {candidate.sigma:.3g}"),
             f"{candidate.seconds:.0f}",
         )
         for candidate in result.table

@@ -33,6 +33,7 @@ class FFDNet(Denoiser):  # type: ignore[misc]
 
     def __init__(self, channels: int = 3, width: int = 96, depth: int = 12) -> None:
         super().__init__()
+        self.channels = channels
         packed = channels * self.UNSHUFFLE**2
         self.model = _convolutions(packed + 1, packed, width, depth)
 
@@ -73,6 +74,7 @@ class DnCNN(Denoiser):  # type: ignore[misc]
 
     def __init__(self, channels: int = 3, width: int = 64, depth: int = 20) -> None:
         super().__init__()
+        self.channels = channels
         self.model = _convolutions(channels, channels, width, depth)
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None, **kwargs: Any) -> Tensor:

@@ -3,23 +3,23 @@
 Every candidate is made from one part of the images and scored on the other by simulated
 reconstructions:
 
-- the denoiser as it is, and relaxed;
-- aligned, and relaxed;
-- aligned, gently fine-tuned, and relaxed; gradient-step denoisers with the contractivity penalty
-  too;
+- the denoiser as it is, and at the best strength;
+- aligned, at the best strength;
+- gently fine-tuned, aligned before where it was trained at one noise level; gradient-step
+  denoisers of one level with the contractivity penalty too;
 - the Wiener filter of the images: what a learned prior has to beat. It is a proximal map like the
   others and is returned where it wins, which says that the denoiser adds nothing here.
 
 Total variation stands in the table and cannot be chosen: it has no potential.
 
-The strength of each (:mod:`proxmatch.transforms.strength`) is chosen on all the images: one number
-does not overfit them, and one odd held-out image would mislead it. With few of them, a paler copy
-stands beside each, here and in the scores: a prior that suits one busy image is too weak for the
-smooth ones of its domain (2.4 dB were lost so on photographs). The one of highest mean score wins,
-among those that do not lose on any problem against the denoiser as it is. What has no weights to
-train is then fitted again, to all the images. What has been trained must win by two standard
-errors, 1 dB on a single held-out image: on faces it was seen to win there by 0.5 dB and to lose as
-much on others.
+Weights, filters, colors and strengths (:mod:`proxmatch.transforms.strength`) all come from the
+first part; no held-out pixel has any part in the denoiser that is returned, and the evidence is of
+that very denoiser. With few images, a paler copy stands beside each, in the choice of a strength
+and in the scores: a prior that suits one busy image is too weak for the smooth ones of its domain
+(2.4 dB were lost so on photographs). The candidate of highest mean score wins, among those that do
+not lose on any problem against the denoiser as it is. One that was trained must win by two
+standard errors, 1 dB on a single held-out image: on faces it was seen to win there by 0.5 dB and
+to lose as much on others.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,7 +50,7 @@ from proxmatch.learning.train import versions
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
 from proxmatch.randomness import fingerprint
-from proxmatch.transforms import Relaxed, align, colours_of, tune
+from proxmatch.transforms import Tuned, align, choose_strength, colours_of, tune
 from proxmatch.transforms.strength import STRENGTHS
 
 #: How much the difference of two denoisers varies from image to image, in dB.
@@ -84,15 +86,14 @@ class _Maker:
 
     Attributes:
         name: of the candidate.
-        fit: from images ``(N, C, size, size)``, a denoiser of every strength.
-        strengths: to try.
-        refit: whether it is fitted again to all the images once it has won.
+        make: from images ``(N, C, size, size)`` to fit to, and some to choose a strength on, the
+            denoiser at its best strength.
+        trained: whether weights were changed.
     """
 
     name: str
-    fit: Callable[[Tensor], Callable[[float], Denoise]]
-    strengths: Sequence[float] = STRENGTHS
-    refit: bool = True
+    make: Callable[[Tensor, Tensor], Tuned[Any]]
+    trained: bool = False
 
 
 def auto(
@@ -124,25 +125,35 @@ def auto(
     split = hold_out(images, size)
     place = next(model.parameters())
     placed = [p.to(place.device).to(place.dtype) for p in problems]
-    windows, every = (tiles(some, size).to(place) for some in (split.training, images))
-    few = _some(every, search.crops)
-    judged = split
-    if len(every) < ENOUGH:
+    windows = tiles(split.training, size).to(place)
+    few, judged = _some(windows, search.crops), split
+    if len(windows) < ENOUGH:
         few = _with_paler(few)
         judged = replace(split, crops=_with_paler(split.crops), first=2 * split.first)
     held = judged.crops.to(place)
     tried: list[tuple[Candidate, _Maker, Denoise]] = []
+    stopped = False
     for maker in _makers(model, images, placed, size, search, seed):
-        if budget is not None and tried and time.monotonic() - began > budget:
+        stopped = budget is not None and bool(tried) and time.monotonic() - began > budget
+        if stopped:
             break
         on_candidate(maker.name)
         started = time.monotonic()
-        made = maker.fit(windows)
-        strength = tune(made, maker.strengths, placed, few, seed=seed).chosen.strength
-        found = tune(made, (strength,), placed, held, quality=judged.quality, seed=seed)
+        made = maker.make(windows, few)
+        denoiser, strength = made.denoiser, made.chosen.strength
+        found = tune(
+            partial(_itself, denoiser), (strength,), placed, held, quality=judged.quality, seed=seed
+        )
         seconds = time.monotonic() - started
-        candidate = Candidate(maker.name, found.chosen.by_problem, strength, seconds)
-        tried.append((candidate, maker, found.denoiser))
+        candidate = Candidate(
+            maker.name,
+            found.chosen.by_problem,
+            strength,
+            seconds,
+            sigma=made.chosen.sigma,
+            margin=made.margin,
+        )
+        tried.append((candidate, maker, denoiser))
     source = tried[0][0]
     sound = [
         (candidate, maker, denoiser)
@@ -151,20 +162,16 @@ def auto(
         and all(candidate.scores[p] >= source.scores[p] - LEEWAY for p in source.scores)
     ]
     margin = 2 * SCATTER / math.sqrt(len(split.crops))
-    chosen, maker, winner = max(
-        sound, key=lambda entry: entry[0].score - (0 if entry[1].refit else margin)
+    chosen, _, winner = max(
+        sound, key=lambda entry: entry[0].score - (margin if entry[1].trained else 0)
     )
     before, after = (
         assess(d, split.crops, placed, first=split.first, seed=seed) for d in (model, winner)
     )
-    strength = chosen.strength
-    if maker.refit:
-        fitted = tune(maker.fit(every), maker.strengths, placed, few, seed=seed)
-        if isinstance(fitted.denoiser, ProximalDenoiser):
-            winner, strength = fitted.denoiser, fitted.chosen.strength
     if chosen is source:
         warnings.warn(
-            "nothing that was tried is better than the denoiser as it is, which is returned",
+            "nothing that was tried is better than the denoiser as it is, which is returned"
+            + (f"; the budget of {budget:g} s ended before all was tried" if stopped else ""),
             AdaptationWarning,
             stacklevel=3,
         )
@@ -179,8 +186,12 @@ def auto(
                 "size": size,
                 "seed": seed,
                 "chosen": chosen.name,
-                "strength": strength,
-                "table": {c.name: {**c.scores, "strength": c.strength} for c in table},
+                "strength": chosen.strength,
+                "sigma": chosen.sigma,
+                "stopped_by_budget": stopped,
+                "table": {
+                    c.name: {**c.scores, "strength": c.strength, "sigma": c.sigma} for c in table
+                },
                 "seconds": round(time.monotonic() - began, 1),
                 "versions": versions(),
             },
@@ -219,21 +230,27 @@ def _makers(
     seed: int,
 ) -> Iterator[_Maker]:
     """The candidates, cheap ones first."""
-    yield _Maker("source", lambda _: lambda _: model, (1.0,))
-    yield _Maker("relaxed", lambda _: lambda t: Relaxed(model, t), search.strengths)
-    yield _Maker("Wiener", lambda windows: lambda sigma: Wiener.fit(windows, sigma), SIGMAS)
-    if colours_of(model) is not None:
+
+    def chosen(base: ProximalDenoiser, few: Tensor) -> Tuned[Any]:
+        return choose_strength(base, problems, few, strengths=search.strengths, seed=seed)
+
+    def along(make: Callable[[float], Any], grid: Sequence[float], few: Tensor) -> Tuned[Any]:
+        return tune(make, grid, problems, few, seed=seed)
+
+    yield _Maker("source", lambda _, few: along(partial(_itself, model), (1.0,), few))
+    yield _Maker("relaxed", lambda _, few: chosen(model, few))
+    yield _Maker("Wiener", lambda windows, few: along(partial(Wiener.fit, windows), SIGMAS, few))
+    if colours_of(model) is not None and not model.conditional:
         yield _Maker(
-            "aligned + relaxed",
-            lambda windows: _relaxed(_aligned(model, windows)),
-            search.strengths,
+            "aligned + relaxed", lambda windows, few: chosen(_aligned(model, windows), few)
         )
     if search.compare:
-        yield _Maker("total variation", lambda _: TotalVariation, WEIGHTS)
+        yield _Maker("total variation", lambda _, few: along(TotalVariation, WEIGHTS, few))
     if not model.trainable or search.steps == 0:
         return
     penalties: list[Penalty | None] = [None]
-    if model.penalized:
+    aligning = colours_of(model) is not None and not model.conditional
+    if model.penalized and not model.conditional:  # else t L < 1 is a choice of strength
         penalties.append(Penalty(iterations=5))
     for penalty in penalties:
         settings = gentle_settings(model, len(images), seed=seed, penalty=penalty)
@@ -242,9 +259,9 @@ def _makers(
             settings = settings.model_copy(update={"steps": bound, "check_every": bound})
 
         def tuned(
-            windows: Tensor, settings: TrainingSettings = settings
-        ) -> Callable[[float], Denoise]:
-            start = model if colours_of(model) is None else _aligned(model, windows)
+            windows: Tensor, few: Tensor, settings: TrainingSettings = settings
+        ) -> Tuned[Any]:
+            start = _aligned(model, windows) if aligning else model
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", AdaptationWarning)
                 found = fine_tune(
@@ -256,11 +273,11 @@ def _makers(
                     select="last",
                     held_out=False,
                 )
-            return _relaxed(found.model)
+            return chosen(found.model, few)
 
-        begun = "fine-tuned" if colours_of(model) is None else "aligned + fine-tuned"
+        begun = "aligned + fine-tuned" if aligning else "fine-tuned"
         name = f"{begun} + relaxed" if penalty is None else f"{begun} with penalty + relaxed"
-        yield _Maker(name, tuned, search.strengths, refit=False)
+        yield _Maker(name, tuned, trained=True)
 
 
 def _aligned(model: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:
@@ -269,5 +286,6 @@ def _aligned(model: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:
         return align(model, windows)
 
 
-def _relaxed(model: ProximalDenoiser) -> Callable[[float], ProximalDenoiser]:
-    return lambda t: Relaxed(model, t)
+def _itself(denoiser: Any, _: float) -> Any:
+    """A denoiser whose strength is set already."""
+    return denoiser

@@ -15,9 +15,7 @@ LEEWAY = 0.05
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an adaptation did, on pixels that no weight was trained on.
-
-    A strength that ``auto`` chose is one number that they had a part in.
+    """What an adaptation did, on pixels that had no part in it.
 
     Attributes:
         before: figures of the denoiser that was given.
@@ -67,6 +65,8 @@ class Candidate:
         strength: what its strength was set to: t, sigma of a filter, weight of total variation.
         seconds: how long it took to make and to try.
         chosen: whether it is the one that was returned.
+        sigma: noise level it is told, if it takes one.
+        margin: t L along its runs, if it was measured: below 1 it is a proximal map there.
     """
 
     name: str
@@ -74,6 +74,8 @@ class Candidate:
     strength: float
     seconds: float
     chosen: bool = False
+    sigma: float | None = None
+    margin: float | None = None
 
     @property
     def score(self) -> float:

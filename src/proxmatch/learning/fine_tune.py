@@ -37,6 +37,8 @@ from proxmatch.randomness import fingerprint
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+#: Side of the windows that a denoiser of any image size is trained on.
+CROP = 64
 #: Level at which a denoiser of all levels is looked at.
 ASSESSED = 0.05
 
@@ -92,7 +94,8 @@ def fine_tune(
         "size": size,
         "problems": [problem.describe() for problem in problems],
     }
-    source = pairs(training, size, draws)
+    crop = min(size, CROP) if network.conditional else size
+    source = pairs(training, crop, draws)
     if settings.trajectory is not None:
         source = along_trajectory(source, adapted, problems)
     with tempfile.TemporaryDirectory() as temporary:
@@ -184,7 +187,7 @@ def adaptation_settings(
 
 
 def gentle_settings(model: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
-    """A short training that one image does not mislead: augmented, averaged, along the trajectory.
+    """A short training that one image does not mislead: averaged, and augmented where need be.
 
     Args:
         model: decides rate, batch and number of steps.
@@ -198,13 +201,21 @@ def gentle_settings(model: ProximalDenoiser, number: int, **changes: Any) -> Tra
         "noise": Levels() if network.conditional else (0.05, 0.15),
         "steps": steps,
         "batch": recipe.batch,
-        "optimiser": Optimiser(rate=recipe.rate, final=0.05, clip=0.02),
+        "optimiser": Optimiser(rate=recipe.rate, final=0.05, clip=recipe.clip or 0.02),
         "augmentation": Augmentation(),
         "trajectory": Trajectory(),
         "averaging": 0.98,
         "check_every": steps,
         "checkpoint_every": 100,
     }
+    if network.conditional:  # it is trained at all levels, those of a trajectory among them
+        defaults |= {
+            "steps": 300 if number < 5 else 600,
+            "optimiser": Optimiser(rate=5e-4, warmup=30, final=0.05, clip=1.0),
+            "augmentation": None,
+            "trajectory": None,
+        }
+        defaults["check_every"] = defaults["steps"]
     return TrainingSettings.model_validate({**defaults, **changes})
 
 
