@@ -377,9 +377,9 @@ def _two_numbers(model: ProximalDenoiser, score: _Simulation, proximal: bool) ->
         return place
 
     place, largest, constant = min(BEGIN, len(levels) - 1), 1.0, None
-    if bounded and proximal:
-        level = levels[place]
-        constant = score.lipschitz(model, Relaxed(model, 0.5, level))
+    if bounded and proximal:  # from the card, or measured at a middling strength
+        constant = model.core.lipschitz
+        constant = constant or score.lipschitz(model, Relaxed(model, 0.5, levels[place]))
         largest = min(1.0, MARGIN / constant)
     for _ in range(4):  # L is known better after each round
         place = climb(place, largest)
