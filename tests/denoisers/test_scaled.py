@@ -1,0 +1,94 @@
+"""Denoisers of all noise levels: what holds for every weight and every level."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.func import hessian
+
+from proxmatch.denoisers import GradientStep, GradientStepConfig, ScaledLPN, ScaledLPNConfig
+from proxmatch.denoisers.unet import ScaledUNet
+
+
+def dense(model: ScaledLPN, x: torch.Tensor, level: float) -> torch.Tensor:
+    """The Hessian of the potential by automatic differentiation, ``(n, n)``."""
+    found: torch.Tensor = hessian(lambda v: model.potential(v.view_as(x), level)[0])(x.flatten())
+    return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), level=st.floats(0.003, 0.3), size=st.floats(0.1, 30.0))
+def test_a_scaled_lpn_is_convex_whatever_its_weights(seed: int, level: float, size: float) -> None:
+    torch.manual_seed(seed)
+    model = ScaledLPN(ScaledLPNConfig(channels=1, hidden=2)).double()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.normal_(0, 0.5)  # nonnegative weights too: they are used as max(w, 0)
+    x = 0.5 + size * torch.randn(1, 1, 5, 6, dtype=torch.float64)
+    lowest = float(torch.linalg.eigvalsh(dense(model, x, level))[0])
+    alpha = float(model.config.convexity(torch.tensor(level, dtype=torch.float64)))
+    assert lowest >= alpha * (1 - 1e-9)
+    assert model.convexity(level) == pytest.approx(alpha)
+
+
+def test_alpha_goes_to_one_as_the_level_goes_to_zero() -> None:
+    config = ScaledLPNConfig()
+    levels = torch.tensor([1e-4, 0.01, 0.1, 10.0])
+    found = config.convexity(levels)
+    assert found[0] > 0.999
+    assert found[1] == pytest.approx(config.alpha + (1 - config.alpha) / 2)
+    assert found[3] == pytest.approx(config.alpha, rel=1e-4)
+    assert bool((found.diff() < 0).all())
+
+
+def test_an_lpn_with_squares_passes_any_edge() -> None:
+    """Far from the center D grows as its input does: it is not bounded."""
+    torch.manual_seed(0)
+    model = ScaledLPN(ScaledLPNConfig(channels=1, hidden=6))
+    x = torch.randn(1, 1, 16, 16)
+    near, far = (model(0.5 + size * x, 0.01) - 0.5 for size in (1e2, 1e4))
+    assert float((far / near).median()) == pytest.approx(100, rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["gs", "lpn"])
+def test_the_level_is_a_unit_of_length_but_for_the_level_channel(kind: str) -> None:
+    """With the level's own channel off, D_{cs}(m + c v) = m + c (D_s(m + v) - m)."""
+    torch.manual_seed(0)
+    if kind == "gs":
+        model: GradientStep | ScaledLPN = GradientStep(GradientStepConfig.scaled(widths=(4, 6)))
+        assert isinstance(model, GradientStep)
+        with torch.no_grad():
+            model.network.get_submodule("head").get_parameter("weight")[:, -1] = 0
+    else:
+        model = ScaledLPN(ScaledLPNConfig(hidden=4, alpha=0.1, knee=1e-9))
+        with torch.no_grad():
+            for part in (model.bias, model.gain, model.tap):
+                for p in part.values():
+                    p[1:] = 0
+    model.double()
+    v = torch.randn(1, 3, 16, 16, dtype=torch.float64)
+    one = model(0.5 + 0.1 * v, 0.05) - 0.5
+    two = model(0.5 + 0.2 * v, 0.1) - 0.5
+    assert torch.allclose(two, 2 * one, rtol=1e-6, atol=1e-8)
+
+
+def test_a_level_for_each_image_is_that_of_one_by_one() -> None:
+    torch.manual_seed(0)
+    for model in (
+        GradientStep(GradientStepConfig.scaled(widths=(4, 6))),
+        ScaledLPN(ScaledLPNConfig(hidden=4)),
+    ):
+        x, levels = torch.rand(3, 3, 16, 24), torch.tensor([0.01, 0.05, 0.2])
+        together = model(x, levels)
+        for i, level in enumerate(levels):
+            assert torch.allclose(together[i : i + 1], model(x[i : i + 1], float(level)), atol=1e-6)
+
+
+def test_a_map_of_equal_levels_is_that_level() -> None:
+    torch.manual_seed(0)
+    network = ScaledUNet(widths=(4, 6))
+    x = torch.rand(2, 3, 16, 16)
+    level = torch.full((2, 1, 1, 1), 0.07)
+    assert torch.allclose(network(x, level), network(x, level.expand(2, 1, 16, 16)), atol=1e-6)
