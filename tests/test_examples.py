@@ -19,7 +19,7 @@ TEXTS = {
     if PROMPT in (text := file.read_text(encoding="utf-8"))
 }
 #: Whose public functions all have an example.
-COMPLETE = ("proxmatch.metrics", "proxmatch.data")
+COMPLETE = ("proxmatch.metrics", "proxmatch.data", "proxmatch.problems")
 
 
 def public_functions(name: str) -> dict[str, object]:
@@ -27,7 +27,9 @@ def public_functions(name: str) -> dict[str, object]:
     names = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
     found = {f"{name}.{n}": getattr(module, n) for n in names}
     return {
-        n: it for n, it in found.items() if inspect.isfunction(it) and it.__module__.startswith(name)
+        n: it
+        for n, it in found.items()
+        if inspect.isfunction(it) and it.__module__.startswith(name)
     }
 
 
