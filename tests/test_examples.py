@@ -23,13 +23,12 @@ COMPLETE = ("proxmatch.metrics", "proxmatch.data", "proxmatch.problems")
 
 
 def public_functions(name: str) -> dict[str, object]:
-    module = import_module(name)
-    names = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
-    found = {f"{name}.{n}": getattr(module, n) for n in names}
+    """Those of a module, or of a package whichever module they are defined in."""
+    functions = inspect.getmembers(import_module(name), inspect.isfunction)
     return {
-        n: it
-        for n, it in found.items()
-        if inspect.isfunction(it) and it.__module__.startswith(name)
+        found: it
+        for found, it in functions
+        if it.__module__.startswith(name) and not found.startswith("_")
     }
 
 
