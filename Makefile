@@ -1,18 +1,34 @@
 # make demo and make test are all a newcomer needs: each builds .venv first, if it has to.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+INSTALL = PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
+# RESOLUTION=lowest-direct or highest: the oldest or the newest versions that pyproject.toml allows,
+# in an environment of their own, in place of the pinned ones.
+ifdef RESOLUTION
+VENV := .venv-$(RESOLUTION)
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
+endif
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_OUT ?= demo-out
+# One process a core with one thread each: the tests are small, and threads would only fight.
+RUN_TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+# Lines and branches of the package that the tests must reach, in percent.
+FLOOR ?= 85
 
-.PHONY: demo test lint docs bench bench-learning bench-large clean
+.PHONY: demo test pytest coverage lint docs audit bench bench-learning bench-large clean
 
 demo: $(READY)
 	$(BIN)/proxmatch demo --out $(DEMO_OUT)
 
-# One process a core with one thread each: the tests are small, and threads would only fight.
-test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+test: lint pytest
+
+# The tests alone; with further extras by make pytest EXTRA="ray parquet".
+pytest: $(READY) $(addprefix $(VENV)/.with-,$(EXTRA))
+	$(RUN_TESTS)
+
+coverage: $(READY)
+	$(RUN_TESTS) --cov --cov-fail-under=$(FLOOR)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -20,12 +36,14 @@ lint: $(READY)
 	$(BIN)/mypy
 
 # The documentation, in docs/_build/html.
-docs: $(VENV)/.docs
+docs: $(VENV)/.with-docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-$(VENV)/.docs: $(READY)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
-	touch $@
+# Known vulnerabilities of the pinned versions.
+audit:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	.venv-audit/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
@@ -39,11 +57,19 @@ bench-large: $(READY)
 	$(BIN)/python -m benchmarks.large
 
 clean:
-	rm -rf $(VENV) $(DEMO_OUT) docs/_build docs/api docs/auto_gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-* $(DEMO_OUT) docs/_build docs/api docs/auto_gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* dist build
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "proxmatch needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+ifdef RESOLUTION
+	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.7
+	$(INSTALL) --resolution $(RESOLUTION) -e .
+endif
+	$(INSTALL) -e '.[dev]'
+	touch $@
+
+$(VENV)/.with-%: $(READY)
+	$(INSTALL) -e '.[$*]'
 	touch $@

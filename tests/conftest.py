@@ -14,6 +14,14 @@ settings.register_profile(
 settings.load_profile("proxmatch")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make our own warnings errors.
+
+    Not in pyproject.toml: pytest would import proxmatch before coverage begins to measure it.
+    """
+    config.addinivalue_line("filterwarnings", "error::proxmatch.errors.ProxmatchWarning")
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)

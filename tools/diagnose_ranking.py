@@ -63,9 +63,9 @@ def measure(domain: str, folder: Path, number: int, iterations: int | None) -> l
                 model = pm.load(f"{family}-{source}")
                 # The reference is only measured beside: it has no influence on the score.
                 found = pm.diagnose(model, images, problem, reference, iterations=iterations)
-                row = {"domain": domain, "problem": problem.name, "model": f"{family}-{source}"}
-                row |= {"gap": found.gap, "score": found.score, "verdict": str(found.verdict)}
-                rows.append(row)
+                named = {"domain": domain, "problem": problem.name, "model": f"{family}-{source}"}
+                measured = {"gap": found.gap, "score": found.score}
+                rows.append({**named, **measured, "verdict": str(found.verdict)})
     return rows
 
 

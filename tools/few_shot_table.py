@@ -150,6 +150,7 @@ def table(family: str, folder: Path) -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     problems = [problem.name for problem in PROBLEMS]
+    rows: list[tuple[str, str, tuple[str, ...]]]
     rows = [(name, name, ("last",)) for name in ("source", "reference")]
     rows += [(name, f"{name}, set *", ("last", "best")) for name in cells(family)]
     for name, pattern, selections in rows:

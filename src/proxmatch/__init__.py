@@ -161,10 +161,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'proxmatch' has no attribute {name!r}")
-    return getattr(import_module(f"proxmatch.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # a type checker would take any name for granted
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'proxmatch' has no attribute {name!r}")
+        return getattr(import_module(f"proxmatch.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -34,13 +34,23 @@ def psnr(x: Tensor, truth: Tensor) -> Tensor:
 
     Raises:
         InputError: the shapes differ, or an image is not floating point.
+
+    Example:
+        >>> truth = torch.zeros(2, 3, 8, 8)
+        >>> psnr(truth + 0.1, truth).round()  # -10 log10(0.1^2)
+        tensor([20., 20.])
     """
     _check_pair(x, truth)
     return decibels(x.clamp(0, 1).sub_(truth.clamp(0, 1)))
 
 
 def decibels(error: Tensor) -> Tensor:
-    """PSNR of images whose clipped difference is ``error``, ``(B,)``."""
+    """PSNR of images whose clipped difference is ``error``, ``(B,)``.
+
+    Example:
+        >>> decibels(torch.full((1, 3, 8, 8), 0.01)).round()
+        tensor([40.])
+    """
     return -10 * torch.log10(norm(error).square() / error[0].numel() + PSNR_FLOOR)
 
 
@@ -53,6 +63,11 @@ def ssim(x: Tensor, truth: Tensor) -> Tensor:
 
     Raises:
         InputError: the shapes differ, an image is not floating point, or smaller than the window.
+
+    Example:
+        >>> x = torch.rand(2, 3, 16, 16)
+        >>> ssim(x, x).round(decimals=3)
+        tensor([1., 1.])
     """
     _check_pair(x, truth)
     if min(x.shape[-2:]) < SSIM_WINDOW:
@@ -65,12 +80,22 @@ def ssim(x: Tensor, truth: Tensor) -> Tensor:
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distance ||a - b|| of each image, ``(B,)``."""
+    """Euclidean distance ||a - b|| of each image, ``(B,)``.
+
+    Example:
+        >>> distance(torch.ones(2, 1, 2, 2), torch.zeros(2, 1, 2, 2))
+        tensor([2., 2.])
+    """
     return norm(a - b)
 
 
 def norm(x: Tensor) -> Tensor:
-    """Euclidean norm of each image, ``(B,)``."""
+    """Euclidean norm of each image, ``(B,)``.
+
+    Example:
+        >>> norm(torch.ones(2, 1, 3, 3))
+        tensor([3., 3.])
+    """
     value: Tensor = torch.linalg.vector_norm(x, dim=tuple(range(1, x.ndim)))
     return value
 
@@ -81,6 +106,10 @@ def relative_gap(output: Tensor, reference: Tensor) -> Tensor:
     Args:
         output: D(z), ``(B, C, H, W)``.
         reference: D*(z), the same shape.
+
+    Example:
+        >>> relative_gap(torch.full((1, 1, 2, 2), 1.5), torch.ones(1, 1, 2, 2))
+        tensor([0.5000])
     """
     return distance(output, reference) / norm(reference).clamp_min(GAP_FLOOR)
 

@@ -61,7 +61,12 @@ def test_the_list_of_models_fits_a_terminal(
     lines = proxmatch("models").out.splitlines()
     assert max(map(len, lines)) <= 80
     for name in shipped():
-        assert any(line.startswith(f"│ {name} ") for line in lines), name
+        [row] = [line for line in lines if line.startswith(f"│ {name} ")]
+        image, licence = (row.split("│")[place].strip() for place in (2, 7))
+        model = load(name)
+        assert image == {1: "grey", 3: "color"}[model.channels]
+        assert model.record["licence"].startswith(licence)  # it may go on in the next line
+        assert len(licence) >= len("CC BY 4.0")
 
 
 def test_version(proxmatch: Run) -> None:

@@ -24,7 +24,7 @@ from proxmatch.transforms import Aligned, Relaxed, Symmetrized
 
 def _lpn(**changes: object) -> LPN:
     settings = {"size": 8, "hidden": 6, "features": 5, "strides": (2,), "channels": 2, **changes}
-    model = LPN(LPNConfig(**settings))  # type: ignore[arg-type]
+    model = LPN(LPNConfig(**settings))
     with torch.no_grad():  # away from the symmetric start
         for p in model.parameters():
             p += 0.05 * torch.randn_like(p)
@@ -39,7 +39,7 @@ def _contractive(config: GradientStepConfig) -> GradientStep:
             p.normal_(0, 0.15)
         x = 0.5 + 0.5 * torch.randn(4, config.channels, 8, 8)
         found = lipschitz(model, x, iterations=60).constant.max()
-        for p in model.network.tail.parameters():
+        for p in model.network.get_submodule("tail").parameters():
             p.mul_((0.4 / found).sqrt())
     return model
 

@@ -12,8 +12,17 @@ from proxmatch.commands._options import Json
 if TYPE_CHECKING:
     from proxmatch.denoisers import ProximalDenoiser
 
-#: Of the list; the rest does not fit a screen.
-COLUMNS = ("weights", "sigma", "L", "trained on", "licence")
+#: Of the list, and their headings: together they fit 80 characters.
+COLUMNS = {
+    "channels": "image",
+    "weights": "weights",
+    "sigma": "sigma",
+    "L": "L",
+    "trained on": "data",
+    "licence": "licence",
+}
+#: What images of so many channels are called in the list.
+IMAGES = {1: "grey", 3: "color"}
 #: Of a card: for machines.
 LONG = ("data", "validation_data", "model", "settings", "colours", "table")
 WIDTH = 78
@@ -31,8 +40,8 @@ def command(
 
     if name is None:
         found = {known: _summary(load(known)) for known in shipped()}
-        rows = [(known, *(_short(card[key]) for key in COLUMNS)) for known, card in found.items()]
-        _screen.show(found, json, _screen.table(("name", *COLUMNS), rows))
+        rows = [(known, *_row(card)) for known, card in found.items()]
+        _screen.show(found, json, _screen.table(("name", *COLUMNS.values()), rows))
         return
     import yaml
 
@@ -49,6 +58,7 @@ def _summary(model: ProximalDenoiser) -> dict[str, Any]:
     record = heart.record
     return {
         "kind": type(model).__name__,
+        "channels": model.channels,
         "weights": sum(p.numel() for p in model.parameters()),
         "sigma": model.sigma,
         "L": None if heart is not model else _lipschitz(heart),
@@ -74,6 +84,12 @@ def _at(record: object, *keys: str) -> Any:
 def _transforms(model: ProximalDenoiser) -> list[dict[str, Any]]:
     chain: Any = model.chain
     return [{"kind": t.kind, "settings": t.settings} for t in chain]
+
+
+def _row(card: dict[str, Any]) -> list[str]:
+    """The columns of a model in the list."""
+    shown = {**card, "channels": IMAGES.get(card["channels"], card["channels"])}
+    return [_short(shown[column]) for column in COLUMNS]
 
 
 def _short(value: object) -> str:

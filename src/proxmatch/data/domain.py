@@ -65,6 +65,16 @@ class ImageDomain:
 
     Raises:
         DataError: if there is no such folder, or no readable picture in it.
+
+    Example:
+        >>> from proxmatch.data import encode_image
+        >>> Path("pictures").mkdir()
+        >>> _ = Path("pictures", "wide.png").write_bytes(encode_image(torch.rand(3, 40, 70)))
+        >>> domain = ImageDomain("pictures", 32)
+        >>> domain
+        ImageDomain(pictures: 2 crops of 32 x 32)
+        >>> domain[0].shape
+        torch.Size([3, 32, 32])
     """
 
     def __init__(

@@ -47,6 +47,11 @@ def embedded(name: DomainName, size: int = 64) -> EmbeddedDomain:
     Args:
         name: ``histology`` (one immunohistochemistry slide) or ``photographs`` (five).
         size: side of a crop, at most 64.
+
+    Example:
+        >>> photographs = embedded("photographs", size=32)
+        >>> photographs.test.shape[1:]
+        torch.Size([3, 32, 32])
     """
     if name not in get_args(DomainName):
         raise InputError(f"no embedded domain {name!r}; there are {', '.join(PICTURES)}")

@@ -39,6 +39,15 @@ def few_shot(domain: ImageDomain | EmbeddedDomain, n: int, set_seed: int) -> Few
         domain: of which an :class:`EmbeddedDomain` gives its adaptation crops.
         n: number of images.
         set_seed: which set; any integer.
+
+    Example:
+        >>> from proxmatch.data import embedded
+        >>> domain = embedded("histology")
+        >>> five = few_shot(domain, 5, set_seed=0)
+        >>> five.images.shape
+        torch.Size([5, 3, 64, 64])
+        >>> few_shot(domain, 2, set_seed=0).names == five.names[:2]
+        True
     """
     source: Tensor | ImageDomain
     if isinstance(domain, EmbeddedDomain):

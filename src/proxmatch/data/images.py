@@ -49,6 +49,12 @@ def read_image(path: Path, channels: int = 3) -> ImageFile:
     Raises:
         DataError: it is no whole picture; see :mod:`proxmatch.data.pictures`.
         InputError: neither one channel nor three.
+
+    Example:
+        >>> _ = Path("grey.png").write_bytes(encode_image(torch.ones(1, 4, 6), bits=16))
+        >>> image = read_image(Path("grey.png"))
+        >>> image.pixels.shape, image.bits
+        (torch.Size([3, 4, 6]), 16)
     """
     if channels not in (1, 3):
         raise InputError(f"pictures have 1 or 3 channels, not {channels}")
@@ -70,6 +76,11 @@ def read_images(paths: Iterable[Path], channels: int = 3) -> list[ImageFile]:
 
     Warns:
         SkippedFilesWarning: naming the others, and why.
+
+    Example:
+        >>> _ = Path("a.png").write_bytes(encode_image(torch.rand(3, 4, 6)))
+        >>> [image.path.name for image in read_images([Path("a.png")])]
+        ['a.png']
     """
     found, skipped = [], {}
     for path in paths:
@@ -90,6 +101,12 @@ def image_files(places: Iterable[Path]) -> list[Path]:
 
     Raises:
         DataError: there is no such file, or a folder holds no picture.
+
+    Example:
+        >>> for name in ("b10.png", "b2.png"):
+        ...     _ = Path(name).write_bytes(encode_image(torch.rand(1, 4, 6)))
+        >>> [file.name for file in image_files([Path()])]
+        ['b2.png', 'b10.png']
     """
     files: list[Path] = []
     for place in places:
@@ -110,6 +127,10 @@ def encode_image(image: Tensor, format: Format = "png", bits: Bits = 8) -> bytes
         image: ``(C, H, W)``, one channel or three.
         format: ``png`` or ``tif``.
         bits: a channel.
+
+    Example:
+        >>> encode_image(torch.rand(3, 4, 6))[1:4]
+        b'PNG'
     """
     if image.ndim != 3 or image.shape[0] not in (1, 3):
         raise InputError(f"an image to be saved is (1 or 3, H, W), got {tuple(image.shape)}")

@@ -142,6 +142,11 @@ def make_problem(
         given: options as text, or already read.
         common: further arguments of the builder: ``channels``, ``device``, ``dtype``,
             ``iterations``.
+
+    Example:
+        >>> problem = make_problem("super-resolution", 32, ["factor=2"])
+        >>> problem.measure(torch.rand(1, 3, 32, 32)).shape
+        torch.Size([1, 3, 16, 16])
     """
     read = dict(given) if isinstance(given, Mapping) else options(name, given)
     return entry(name).build(size, **read, **common)

@@ -43,6 +43,12 @@ def compressed_sensing(
     Raises:
         InputError: a size, share or noise that makes no sense.
         StepSizeError: eta L_f >= 1.
+
+    Example:
+        >>> problem = compressed_sensing(16, share=0.25)
+        >>> y = problem.measure(torch.rand(1, 3, 16, 16))
+        >>> int((y[0, 0] != 0).sum())  # of 256 pixels
+        64
     """
     img_size = image_size(size, channels)
     check_dtype(dtype)

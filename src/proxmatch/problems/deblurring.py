@@ -46,6 +46,12 @@ def gaussian_deblurring(
     Raises:
         InputError: a size, kernel or noise that makes no sense.
         StepSizeError: eta L_f >= 1.
+
+    Example:
+        >>> problem = gaussian_deblurring(16, noise=0.0)
+        >>> x = torch.full((1, 3, 16, 16), 0.5)
+        >>> torch.allclose(problem.measure(x), x)  # a blur keeps what is constant
+        True
     """
     img_size = image_size(size, channels)
     check_dtype(dtype)

@@ -40,6 +40,12 @@ def denoising(
     Raises:
         InputError: a size or noise that makes no sense.
         StepSizeError: eta L_f >= 1.
+
+    Example:
+        >>> x = torch.full((1, 3, 64, 64), 0.5)
+        >>> y = denoising(64, noise=0.1).measure(x)
+        >>> (y - x).std().round(decimals=2)
+        tensor(0.1000)
     """
     img_size = image_size(size, channels)
     check_dtype(dtype)

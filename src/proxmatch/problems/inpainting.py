@@ -49,6 +49,14 @@ def inpainting(
     Raises:
         InputError: a size, share, mask or noise that makes no sense.
         StepSizeError: eta L_f >= 1.
+
+    Example:
+        >>> problem = inpainting(4, mask=torch.eye(4), channels=1)
+        >>> problem.measure(torch.ones(1, 1, 4, 4))[0, 0]
+        tensor([[1., 0., 0., 0.],
+                [0., 1., 0., 0.],
+                [0., 0., 1., 0.],
+                [0., 0., 0., 1.]])
     """
     img_size = image_size(size, channels)
     check_dtype(dtype)

@@ -53,6 +53,13 @@ def motion_deblurring(
     Raises:
         InputError: a size, kernel, length or noise that makes no sense.
         StepSizeError: eta L_f >= 1.
+
+    Example:
+        >>> problem = motion_deblurring(8, length=3, angle=0.0, noise=0.0, channels=1)
+        >>> point = torch.zeros(1, 1, 8, 8)
+        >>> point[..., 4, 4] = 1.0
+        >>> int((problem.measure(point) > 0.1).sum())  # pixels of the stroke
+        3
     """
     img_size = image_size(size, channels)
     check_dtype(dtype)

@@ -54,6 +54,11 @@ def squared_norm(physics: LinearPhysics, img_size: tuple[int, int, int]) -> Squa
 
     Raises:
         InputError: the operator is zero, or not finite.
+
+    Example:
+        >>> from deepinv.physics import Denoising
+        >>> squared_norm(Denoising(), (3, 8, 8))
+        SquaredNorm(value=1.0, exact=True)
     """
     spectrum = _squared_spectrum(physics, img_size)
     if spectrum is not None:

@@ -123,6 +123,12 @@ class Problem:
         Raises:
             InputError: the physics is not linear, or measures lists of tensors.
             StepSizeError: eta L_f >= 1.
+
+        Example:
+            >>> from deepinv.physics import Denoising
+            >>> problem = Problem.from_physics(Denoising(), (3, 8, 8))
+            >>> problem.eta, problem.iterations
+            (0.95, 40)
         """
         if not isinstance(physics, LinearPhysics):
             raise InputError(
@@ -196,6 +202,12 @@ class Problem:
 
         Raises:
             InputError: x does not fit the problem, or not one id per image.
+
+        Example:
+            >>> from proxmatch.problems import denoising
+            >>> problem, x = denoising(8), torch.rand(4, 3, 8, 8)
+            >>> torch.equal(problem.measure(x)[2:3], problem.measure(x[2:3]))
+            True
         """
         self.check_image(x)
         if ids is None:
@@ -367,7 +379,13 @@ def _seed(seed: int, name: str | int) -> int:
 
 
 def by_name(problems: Sequence[Problem]) -> dict[str, Problem]:
-    """Problems by their names, numbered from the second of one name on."""
+    """Problems by their names, numbered from the second of one name on.
+
+    Example:
+        >>> from proxmatch.problems import denoising
+        >>> list(by_name([denoising(8), denoising(8, noise=0.1)]))
+        ['denoising', 'denoising 2']
+    """
     found: dict[str, Problem] = {}
     for problem in problems:
         before = sum(problem.name == other.name for other in found.values())

@@ -54,6 +54,11 @@ def super_resolution(
     Raises:
         InputError: a size, factor, kernel or noise that makes no sense.
         StepSizeError: eta L_f >= 1.
+
+    Example:
+        >>> problem = super_resolution(32)
+        >>> problem.measure(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 3, 8, 8])
     """
     img_size = image_size(size, channels)
     check_dtype(dtype)
