@@ -7,6 +7,7 @@ of older code is never taken for one of the present.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +109,8 @@ def run_study(
 def source_digest(study: Study) -> str:
     """A hash of the code that computes the cells of a study."""
     root = Path(proxmatch.__file__).parent
-    files = [Path(study.compute.__code__.co_filename)]
+    own = inspect.getsourcefile(inspect.unwrap(study.compute))  # torch.no_grad wraps it
+    files = [Path(own or __file__), Path(__file__).with_name("priors.py")]
     for name in SOURCES:
         path = root / name
         files += sorted(path.rglob("*.py")) if path.is_dir() else [path]

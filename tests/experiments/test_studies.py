@@ -1,0 +1,110 @@
+"""Studies: planned, computed once, addressed by their code, and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proxmatch.denoisers import GradientStep, GradientStepConfig, save
+from proxmatch.errors import InputError
+from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
+from proxmatch.experiments.studies.priors import PROBLEMS
+from proxmatch.experiments.studies.solver import calls
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders in the layout that the studies of priors read, with one small picture each."""
+    root = tmp_path_factory.mktemp("data")
+    generator = np.random.default_rng(0)
+    for folder in ("celeba/img_align_celeba", "bsds/validation", "cbsd68", "brecahad"):
+        (root / folder).mkdir(parents=True)
+        for number in range(1, 11):
+            small = generator.integers(0, 255, (5, 5, 3), dtype=np.uint8)
+            picture = Image.fromarray(small).resize((300, 300))
+            picture.save(root / folder / f"{number:06d}.jpg")
+    lines = [f"{n:06d}.jpg {0 if n < 5 else n % 2 + 1}" for n in range(1, 11)]
+    (root / "celeba" / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
+    config = GradientStepConfig.scaled(widths=(4, 4), levels=(0.003, 0.25))
+    save(GradientStep(config), root / "tiny")
+    return root
+
+
+def test_cells_are_computed_once_and_again_when_their_code_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+
+    def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
+        computed.append(settings["n"])
+        return {"square": settings["n"] ** 2 + work.seed}
+
+    def tables(cells: Sequence[Mapping[str, Any]]) -> str:
+        return ", ".join(f"{cell['n']}: {cell['square']}" for cell in cells)
+
+    squares = Study("squares", "Squares", lambda work: [{"n": 2}, {"n": 3}], compute, tables)
+    work = Work(tmp_path, ())
+    page = run_study(squares, work, tmp_path / "out")
+    assert page.read_text() == "# Squares\n\n2: 4, 3: 9\n"
+    run_study(squares, work, tmp_path / "out")
+    assert computed == [2, 3]
+    monkeypatch.setattr(study, "source_digest", lambda study: "other code")
+    run_study(squares, work, tmp_path / "out")
+    assert computed == [2, 3, 2, 3]
+
+
+def test_the_digest_follows_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = study.source_digest(STUDIES["denoising"])
+    assert before != study.source_digest(STUDIES["solver"])
+    monkeypatch.setattr(study, "SOURCES", study.SOURCES[:-1])
+    assert study.source_digest(STUDIES["denoising"]) != before
+
+
+def test_denoising_of_a_tiny_network(data: Path, tmp_path: Path) -> None:
+    page = run_study(STUDIES["denoising"], Work(data, (str(data / "tiny"),), 1), tmp_path)
+    text = page.read_text()
+    assert "| faces | 15/255 | 25/255 | 50/255 | images |" in text
+    cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
+    assert {cell["settings"]["domain"] for cell in cells} == {"faces", "photographs", "histology"}
+    for cell in cells:
+        assert len(cell["psnr"]["25"]) == 1
+        assert cell["versions"]["proxmatch"]
+        assert cell["settings"]["identity"]
+
+
+def test_reconstruction_compares_with_the_better_baseline(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One problem, three baselines: what the table says is what the cells hold."""
+    monkeypatch.setattr(
+        "proxmatch.experiments.studies.reconstruction.PROBLEMS",
+        {"inpainting 70": PROBLEMS["inpainting 70"]},
+    )
+    monkeypatch.setattr("proxmatch.experiments.studies.reconstruction.CHOSEN_ON", 1)
+    page = run_study(STUDIES["reconstruction"], Work(data, (), 1), tmp_path)
+    cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
+    assert len(cells) == 6
+    filtered = next(
+        cell
+        for cell in cells
+        if (cell["settings"]["prior"], cell["settings"]["domain"]) == ("wiener", "faces")
+    )
+    assert filtered["psnr"][0] > filtered["start"][0]
+    assert f"| wiener | {filtered['psnr'][0]:.2f} |" in page.read_text()
+
+
+def test_calls_are_counted_where_a_curve_stays() -> None:
+    assert calls([20.0, 29.95, 25.0, 29.95, 30.0], 30.0) == 3
+    assert calls([20.0, 21.0], 30.0) is None
+    assert calls([30.05, 30.0], 30.0) == 0
+
+
+def test_wrong_data_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no folder"):
+        run_study(STUDIES["solver"], Work(tmp_path / "nowhere", ()), tmp_path)
