@@ -20,7 +20,8 @@ from enum import StrEnum
 from typing import Any
 
 import torch
-from deepinv.optim import L2, BaseOptim, PnP
+from deepinv.optim import BaseOptim, PnP
+from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.optim.optim_iterators import PGDIteration
 from deepinv.physics import LinearPhysics
 from torch import Tensor
@@ -141,7 +142,7 @@ def pnp_pgd(
 
     model = BaseOptim(
         _Step(),
-        data_fidelity=_CachedL2(y, problem.physics),
+        data_fidelity=_Fixed(problem.gradient_at(y)),
         prior=PnP(denoise),
         params_algo={"stepsize": problem.eta},
         max_iter=steps,
@@ -220,17 +221,16 @@ class _Step(PGDIteration):  # type: ignore[misc]
         return u
 
 
-class _CachedL2(L2):  # type: ignore[misc]
-    """deepinv's 1/2 ||Ax - y||^2 for one y, with A^T y computed once."""
+class _Fixed(DataFidelity):  # type: ignore[misc]
+    """The data term of a problem for one y."""
 
-    def __init__(self, y: Tensor, physics: LinearPhysics) -> None:
+    def __init__(self, gradient: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.adjoint = physics.A_adjoint(y)
+        self.gradient = gradient
 
     def grad(self, x: Tensor, y: Tensor, physics: LinearPhysics) -> Tensor:
-        """A^T A x - A^T y."""
-        gradient: Tensor = physics.A_adjoint_A(x) - self.adjoint
-        return gradient
+        """The gradient of f, the shape of x."""
+        return self.gradient(x)
 
 
 class _Progress:
