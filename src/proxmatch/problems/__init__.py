@@ -40,6 +40,7 @@ __all__ = [
     "compressed_sensing",
     "demosaicing",
     "denoising",
+    "discover",
     "gaussian_deblurring",
     "inpainting",
     "kernel_deblurring",
@@ -55,5 +56,11 @@ __all__ = [
     "tomography",
 ]
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+
+def discover() -> None:
+    """Import every module of this package."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+
+
+discover()

@@ -17,7 +17,7 @@ from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise,
 from proxmatch.problems.sizes import ImageSize
 
 #: Options of all MRI problems.
-Acceleration = Annotated[int, "one of so many columns of k-space is measured"]
+Acceleration = Annotated[int, "1 / acceleration of the columns of k-space is measured"]
 Center = Annotated[float, "share of the columns that is always measured, about the zero frequency"]
 Mask = Annotated[
     Tensor | str | Path | None,

@@ -90,7 +90,8 @@ class PhotonDistance(Distance):  # type: ignore[misc]
     def _split(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """max(t, tau), tau, and min(t - tau, 0)."""
         t, low = x + self.background, y.clamp_min(self.background) / 2
-        return torch.maximum(t, low), low, (t - low).clamp_max(0)
+        above = t > low
+        return torch.where(above, t, low), low, torch.where(above, 0, t - low)
 
 
 class PhotonFidelity(DataFidelity):  # type: ignore[misc]
