@@ -146,5 +146,5 @@ def check_noise(physics: LinearPhysics, data_fidelity: DataFidelity) -> None:
             "'poisson-deblurring', or PhotonNoise and data_fidelity=PhotonFidelity(gain, "
             "background) of proxmatch.problems",
             MismatchedPhysicsWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
