@@ -174,11 +174,11 @@ WRONG = [
     f"reconstruct lpn-faces DATA/faces {BLUR} --iterations many",
     "reconstruct lpn-faces DATA/faces --problem deblurring --out OUT/sharp",
     "reconstruct lpn-faces DATA/faces --problem deblurring --out DATA/text.png",
-    "reconstruct lpn-faces DATA/faces --problem motion-deblurring --set kernel=DATA/no.png "
+    "reconstruct lpn-faces DATA/faces --problem kernel-deblurring --set kernel=DATA/no.png "
     "--out OUT/new",
     "diagnose lpn-faces --images DATA/faces --size 100",
     "diagnose lpn-faces --images DATA/faces --reference lpn-face",
-    "diagnose lpn-faces --images DATA/faces --problem tomography",
+    "diagnose lpn-faces --images DATA/faces --problem sharpening",
     "diagnose lpn-faces",
     "certify lpn-faces --images DATA/faces --out OUT/new",
     "certify lpn-faces --reference gs-faces --images DATA/faces --size 4 --out OUT/new",

@@ -80,6 +80,10 @@ class StepSizeWarning(ProxmatchWarning):
     """A step size with eta * L_f >= 1 is in use, because the caller asked for it."""
 
 
+class MismatchedPhysicsWarning(ProxmatchWarning):
+    """An operator and its adjoint, or its noise and the data term, do not belong together."""
+
+
 class AdaptationWarning(ProxmatchWarning):
     """An adaptation made a denoiser worse, or found nothing better."""
 

@@ -137,7 +137,7 @@ def pnp_pgd(
 
     warm = problem.warm_steps(steps) if warm is None else checked_count(warm, 0, "warm")
     warm = min(warm, steps)
-    gradient = problem.gradient_of(y)
+    gradient = problem.gradient_at(y)
     progress = _Progress(x, stop)
     momentum = _Momentum(x)
     curves = _blank(names, steps, x)

@@ -77,7 +77,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
             LPN,
             "pictures",
             "--problem",
-            "motion-deblurring",
+            "kernel-deblurring",
             "--set",
             "kernel=no.png",
             *OUT,

@@ -122,15 +122,30 @@ def test_the_fifteen_lines_run(tmp_path, monkeypatch):
         assert bool(scope[name].isfinite().all())
 
 
-def test_every_problem_is_described_with_its_options():
-    table = PAGES["commands"].split("Problems\n")[1].split("Exit codes")[0]
-    rows = dict(re.findall(r"   \* - `([\w-]+)`\n     - .*\n     - (.*)\n", table))
-    assert list(rows) == list(PROBLEMS)
-    for name, text in rows.items():
-        options = set(re.findall(r"`(\w+)`", text))
-        if "the same" in text:
-            options |= set(re.findall(r"`(\w+)`", rows["deblurring"]))
-        assert options == set(PROBLEMS[name].options), name
+@pytest.mark.parametrize("page", ["commands", "modalities"])
+def test_every_problem_is_in_the_table(page, monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    source = [PAGES[page]]
+    import_module("problem_table").insert(None, page, source)
+    rows = dict(re.findall(r"   \* - `([\w-]+)`\n     - .*\n     - (.*)\n", source[0]))
+    for name, known in PROBLEMS.items():
+        assert re.findall(r"`(\w+)`", rows[name]) == list(known.options)
+
+
+def test_every_modality_has_an_example_that_runs(capsys):
+    """One after the other, as a reader would run them; each improves its start."""
+    scope, seen = {}, set()
+    for code in blocks(PAGES["modalities"]):
+        exec(code, scope)  # noqa: S102
+        seen |= set(re.findall(r'make_problem\("([\w-]+)"', code))
+        numbers = [float(x) for x in re.findall(r"\d+\.\d+", capsys.readouterr().out)]
+        assert len(numbers) == 2 * code.count("print(")
+        for start, end in zip(numbers[::2], numbers[1::2], strict=True):
+            assert end > start + 0.3, code
+    assert seen == {
+        "tomography", "mri", "multicoil-mri", "poisson-denoising", "poisson-deblurring",
+        "demosaicing", "box-inpainting", "kernel-deblurring",
+    }  # fmt: skip
 
 
 def test_every_command_is_described():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
-from proxmatch.problems.problem import _seed
+from proxmatch.problems.measuring import seed_of
 
 POOL = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 DEBLURRING = gaussian_deblurring(8, noise=0.1)
@@ -91,8 +91,8 @@ def test_noise_is_the_same_in_both_precisions():
 
 
 def test_seeds_are_stable_across_runs():
-    assert _seed(0, "a") == 70371372590122459
-    assert _seed(1, "a") != _seed(0, "a") != _seed(0, "b")
+    assert seed_of(0, "a") == 70371372590122459
+    assert seed_of(1, "a") != seed_of(0, "a") != seed_of(0, "b")
 
 
 def test_one_id_per_image():

@@ -289,7 +289,7 @@ def test_operators_that_hide_the_colours_are_refused() -> None:
         problem = Problem.from_physics(physics, (3, 8, 8))
         with pytest.raises(InputError, match=message):
             statistics_from_measurements(torch.rand(2, 3, 8, 8), problem, noise=0.0)
-    physics = dinv.physics.Denoising(dinv.physics.PoissonNoise(0.1))
+    physics = dinv.physics.Denoising(dinv.physics.UniformNoise(0.1))
     problem = Problem.from_physics(physics, (3, 8, 8))
-    with pytest.raises(InputError, match="PoissonNoise is not known; pass it"):
+    with pytest.raises(InputError, match="UniformNoise is not known; pass it"):
         statistics_from_measurements(torch.rand(2, 3, 8, 8), problem)

@@ -12,7 +12,17 @@ from __future__ import annotations
 from pkgutil import iter_modules
 
 #: In the order of the help; the others follow.
-ORDER = ("info", "models", "import_", "train", "adapt", "reconstruct", "diagnose", "certify")
+ORDER = (
+    "info",
+    "models",
+    "problems",
+    "import_",
+    "train",
+    "adapt",
+    "reconstruct",
+    "diagnose",
+    "certify",
+)
 
 
 def names() -> list[str]:

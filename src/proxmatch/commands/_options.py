@@ -22,16 +22,12 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object, for m
 Seed = Annotated[int, typer.Option(min=0, help="of everything that is random")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps")]
 Threads = Annotated[int | None, typer.Option(min=1, help="of the CPU; all by default")]
-Problem = Annotated[
-    str,
-    typer.Option(
-        help="deblurring, super-resolution, motion-deblurring, inpainting, denoising, "
-        "compressed-sensing"
-    ),
-]
+Problem = Annotated[str, typer.Option(help="a name that `proxmatch problems` lists")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="an option of the problem, such as factor=2"),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="an option that `proxmatch problems NAME` lists"
+    ),
 ]
 Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps; the problem's by default")]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -11,44 +12,30 @@ from deepinv.physics import Inpainting, LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError
-from proxmatch.problems.kernels import check_dtype, gaussian_noise, image_size
-from proxmatch.problems.problem import Problem
+from proxmatch.problems.pictures import mask_picture
+from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
+from proxmatch.problems.sizes import ImageSize
 
 
+@register("inpainting", "missing pixels, at random or by the picture of a mask")
 def inpainting(
-    size: int | tuple[int, int],
+    img_size: ImageSize,
     *,
-    keep: float = 0.5,
-    seed: int = 0,
-    mask: Tensor | None = None,
-    channels: int = 3,
-    noise: float = 0.0,
-    eta: float = 0.95,
-    iterations: int = 40,
-    allow_large_step: bool = False,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Problem:
+    keep: Annotated[float, "share of the pixels that are measured, each with this probability"] = (
+        0.5
+    ),
+    seed: Seed = 0,
+    mask: Annotated[
+        Tensor | str | Path | None,
+        "which pixels are measured, in place of keep and seed: a tensor (H, W), or a picture that "
+        "is bright there",
+        mask_picture,
+    ] = None,
+    noise: Noise = 0.0,
+) -> Design:
     """Images of which only some pixels are measured; L_f = 1, x_0 by :func:`filled`.
 
     Measurements are images too, zero where nothing was measured.
-
-    Args:
-        size: side length of the images, or (H, W).
-        keep: share of the pixels that are measured, each with this probability.
-        seed: decides which.
-        mask: which pixels are measured, ``(H, W)``, in place of ``keep`` and ``seed``.
-        channels: number of channels.
-        noise: standard deviation of the noise on what is measured; 0 for none.
-        eta: step size.
-        iterations: number of PnP steps.
-        allow_large_step: accept eta L_f >= 1, with a warning.
-        device: where to put the operator.
-        dtype: its precision.
-
-    Raises:
-        InputError: a size, share, mask or noise that makes no sense.
-        StepSizeError: eta L_f >= 1.
 
     Example:
         >>> problem = inpainting(4, mask=torch.eye(4), channels=1)
@@ -58,32 +45,33 @@ def inpainting(
                 [0., 0., 1., 0.],
                 [0., 0., 0., 1.]])
     """
-    img_size = image_size(size, channels)
-    check_dtype(dtype)
     if mask is None:
         if not 0 < keep <= 1:
             raise InputError(f"keep is the share of the pixels that are measured, not {keep}")
         draw = torch.rand(img_size[1:], generator=torch.Generator().manual_seed(seed))
         mask = draw < keep
-    mask = torch.as_tensor(mask).detach().cpu() != 0
+    elif not isinstance(mask, Tensor):
+        mask = mask_picture(mask)
     if mask.shape != img_size[1:]:
         raise InputError(
             f"the mask is {' x '.join(map(str, mask.shape))}, the images are "
             f"{img_size[1]} x {img_size[2]}"
         )
-    if not bool(mask.any()):
-        raise InputError("no pixel is measured; take a larger keep or another mask")
-    build = partial(_build, mask, img_size, noise)
-    problem = Problem.from_physics(
-        build(torch.device(device), dtype),
-        img_size,
-        eta=eta,
-        iterations=iterations,
-        initialisation=filled,
-        allow_large_step=allow_large_step,
-        name="inpainting",
-    )
-    return replace(problem, build=build)
+    return masked(mask[None], img_size, noise)
+
+
+def masked(mask: Tensor, img_size: ImageSize, noise: float) -> Design:
+    """The design of a problem that measures some pixels.
+
+    Args:
+        mask: which, ``(1, H, W)``, or ``(C, H, W)`` if not the same in every channel.
+        img_size: (C, H, W) of the images.
+        noise: standard deviation of the noise on what is measured.
+    """
+    mask = mask.detach().cpu() != 0
+    if not bool(mask.flatten(1).any(1).all()):
+        raise InputError("no pixel is measured; measure some, with a larger keep or another mask")
+    return Design(partial(_build, mask, img_size), gaussian_noise(noise), filled)
 
 
 def filled(y: Tensor, physics: LinearPhysics) -> Tensor:
@@ -91,7 +79,7 @@ def filled(y: Tensor, physics: LinearPhysics) -> Tensor:
 
     Around: the smallest of the squares of side 3, 5, 9, 17 ... that holds a measured pixel.
     """
-    known: Tensor = physics.mask.to(y).expand(1, 1, *y.shape[-2:])
+    known: Tensor = physics.mask.to(y).expand(1, -1, *y.shape[-2:])
     x, done, radius = y * known, known > 0, 1
     while not bool(done.all()):
         share = _mean(known, radius)
@@ -112,17 +100,12 @@ def _mean(x: Tensor, radius: int) -> Tensor:
 
 
 def _build(
-    mask: Tensor,
-    img_size: tuple[int, int, int],
-    noise: float,
-    device: torch.device,
-    dtype: torch.dtype,
+    mask: Tensor, img_size: ImageSize, device: torch.device, dtype: torch.dtype
 ) -> Inpainting:
-    measured = mask[None].to(device, dtype)
+    measured = mask.to(device, dtype)
     return Inpainting(
         img_size=img_size,
         mask=measured,
-        noise_model=gaussian_noise(noise, device, dtype),
         sensor_model=partial(torch.mul, measured),  # no noise where nothing is measured
         device=device,
     )

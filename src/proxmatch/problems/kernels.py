@@ -1,41 +1,29 @@
-"""Image sizes and Gaussian kernels, checked; shared by the problems of the paper."""
+"""Blur kernels: a Gaussian, or one that is given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from numbers import Integral
+from functools import partial
+from typing import Annotated
 
 import torch
-from deepinv.physics import GaussianNoise, NoiseModel, ZeroNoise
+from deepinv.physics import BlurFFT
 from deepinv.physics.functional import gaussian_blur
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.problems.registration import Operator
+from proxmatch.problems.sizes import ImageSize
+
+#: Options of problems with a Gaussian kernel.
+KernelSize = Annotated[int, "side length of the kernel in pixels, odd"]
+KernelSigma = Annotated[float, "standard deviation of the kernel in pixels"]
 
 
-def image_size(size: int | tuple[int, int], channels: int) -> tuple[int, int, int]:
-    """(C, H, W) from a side length or (H, W)."""
-    sides = tuple(size) if isinstance(size, Iterable) else (size, size)
-    counts: tuple[object, ...] = (channels, *sides)  # NumPy's integers count as well
-    if len(sides) != 2 or not all(isinstance(n, Integral) and int(n) > 0 for n in counts):
-        raise InputError(
-            f"size must be a positive integer or a pair (H, W) of them, and channels at least 1; "
-            f"got size={size}, channels={channels}"
-        )
-    return int(channels), int(sides[0]), int(sides[1])
-
-
-def check_dtype(dtype: torch.dtype) -> None:
-    """Refuse precisions that neither the operators nor the denoisers have."""
-    if dtype not in (torch.float32, torch.float64):
-        raise InputError(f"problems are float32 or float64, not {dtype}")
-
-
-def gaussian_kernel(taps: int, sigma: float, img_size: tuple[int, int, int]) -> Tensor:
-    """Normalised 1-D Gaussian in float64, ``(taps,)``; the 2-D kernel is its outer square.
+def gaussian_kernel(taps: int, sigma: float, img_size: ImageSize) -> Tensor:
+    """Normalized 1-D Gaussian in float64, ``(taps,)``; the 2-D kernel is its outer square.
 
     Raises:
-        InputError: an even or nonpositive number of taps (no centre pixel), a nonpositive sigma,
+        InputError: an even or nonpositive number of taps (no center pixel), a nonpositive sigma,
             or a kernel wider than the image it is to wrap around.
     """
     if taps < 1 or taps % 2 == 0:
@@ -51,10 +39,29 @@ def gaussian_kernel(taps: int, sigma: float, img_size: tuple[int, int, int]) -> 
     return kernel.flatten()
 
 
-def gaussian_noise(sigma: float, device: torch.device, dtype: torch.dtype) -> NoiseModel:
-    """White Gaussian noise, or none for ``sigma`` = 0."""
-    if not sigma >= 0:
-        raise InputError(f"noise must be nonnegative, got {sigma}")
-    if sigma == 0:
-        return ZeroNoise()
-    return GaussianNoise(torch.tensor(sigma, device=device, dtype=dtype))
+def blur(kernel: Tensor, img_size: ImageSize) -> Operator:
+    """Circular convolution of each channel with a kernel ``(h, w)``.
+
+    It is deepinv's ``BlurFFT``: its A^T A is one pair of transforms, faster than direct
+    convolution, and it knows its singular values.
+
+    Raises:
+        InputError: a kernel that is not one array of finite numbers, or larger than the images.
+    """
+    kernel = torch.as_tensor(kernel).detach().cpu().double().clone()
+    if kernel.ndim != 2 or kernel.numel() == 0 or not bool(kernel.isfinite().all()):
+        raise InputError(
+            f"a kernel is one array (h, w) of finite numbers, got the shape {tuple(kernel.shape)}"
+        )
+    if any(k > n for k, n in zip(kernel.shape, img_size[1:], strict=True)):
+        raise InputError(
+            f"a kernel of {kernel.shape[0]} x {kernel.shape[1]} does not fit images of "
+            f"{img_size[1]} x {img_size[2]}; take larger images or a smaller kernel"
+        )
+    return partial(_build, kernel, img_size)
+
+
+def _build(
+    kernel: Tensor, img_size: ImageSize, device: torch.device, dtype: torch.dtype
+) -> BlurFFT:
+    return BlurFFT(img_size=img_size, filter=kernel[None, None].to(device, dtype), device=device)

@@ -1,58 +1,38 @@
-"""Deblurring of motion: a straight stroke, a random path, or a kernel of your own."""
+"""Deblurring of motion: a straight stroke or a random path."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import partial
+from typing import Annotated
 
 import torch
-from deepinv.physics import BlurFFT
 from deepinv.physics.generator import MotionBlurGenerator
 from torch import Tensor
 
 from proxmatch.errors import InputError
-from proxmatch.problems.kernels import check_dtype, gaussian_noise, image_size
-from proxmatch.problems.problem import Problem
+from proxmatch.problems.kernels import blur
+from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
+from proxmatch.problems.sizes import ImageSize
 
 SAMPLES = 32  # of a stroke, for each of its pixels
 
 
+@register("motion-deblurring", "a straight stroke or a random path")
 def motion_deblurring(
-    size: int | tuple[int, int],
+    img_size: ImageSize,
     *,
-    kernel: Tensor | None = None,
-    length: int = 9,
-    angle: float | None = None,
-    seed: int = 0,
-    channels: int = 3,
-    noise: float = 0.02,
-    eta: float | None = None,
-    iterations: int = 40,
-    allow_large_step: bool = False,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Problem:
+    length: Annotated[
+        int, "of the stroke in pixels, or the side of the square that a random path stays in"
+    ] = 9,
+    angle: Annotated[
+        float | None,
+        "of a straight stroke, in degrees anticlockwise from the horizontal; a random path "
+        "(deepinv's MotionBlurGenerator) unless given",
+    ] = None,
+    seed: Seed = 0,
+    noise: Noise = 0.02,
+) -> Design:
     """Images convolved with a motion kernel, circular borders, and noise added; x_0 = A^T y.
-
-    Args:
-        size: side length of the images, or (H, W).
-        kernel: ``(h, w)``, used as it is; made from the three arguments below unless given.
-        length: of the stroke in pixels, or the side of the square that a random path stays in.
-        angle: of a straight stroke, in degrees anticlockwise from the horizontal; None for a
-            random path (deepinv's ``MotionBlurGenerator``).
-        seed: of the random path.
-        channels: number of channels.
-        noise: standard deviation of the noise; 0 for none.
-        eta: step size; 0.95 / L_f unless given.
-        iterations: number of PnP steps.
-        allow_large_step: accept eta L_f >= 1, with a warning.
-        device: where to put the operator.
-        dtype: its precision.
-
-    Raises:
-        InputError: a size, kernel, length or noise that makes no sense.
-        StepSizeError: eta L_f >= 1.
 
     Example:
         >>> problem = motion_deblurring(8, length=3, angle=0.0, noise=0.0, channels=1)
@@ -61,32 +41,10 @@ def motion_deblurring(
         >>> int((problem.measure(point) > 0.1).sum())  # pixels of the stroke
         3
     """
-    img_size = image_size(size, channels)
-    check_dtype(dtype)
-    if kernel is None:
-        if length < 1:
-            raise InputError(f"the length of a motion is at least 1 pixel, got {length}")
-        kernel = random_path(length, seed) if angle is None else stroke(length, angle)
-    kernel = torch.as_tensor(kernel).detach().cpu().double().clone()
-    if kernel.ndim != 2 or not bool(kernel.isfinite().all()):
-        raise InputError(
-            f"a kernel is one array (h, w) of finite numbers, got the shape {tuple(kernel.shape)}"
-        )
-    if any(k > n for k, n in zip(kernel.shape, img_size[1:], strict=True)):
-        raise InputError(
-            f"a kernel of {kernel.shape[0]} x {kernel.shape[1]} does not fit images of "
-            f"{img_size[1]} x {img_size[2]}; take larger images or a shorter motion"
-        )
-    build = partial(_build, kernel, img_size, noise)
-    problem = Problem.from_physics(
-        build(torch.device(device), dtype),
-        img_size,
-        eta=eta,
-        iterations=iterations,
-        allow_large_step=allow_large_step,
-        name="motion-deblurring",
-    )
-    return replace(problem, build=build)
+    if length < 1:
+        raise InputError(f"the length of a motion is at least 1 pixel, got {length}")
+    kernel = random_path(length, seed) if angle is None else stroke(length, angle)
+    return Design(blur(kernel, img_size), gaussian_noise(noise))
 
 
 def stroke(length: int, angle: float) -> Tensor:
@@ -113,18 +71,3 @@ def random_path(side: int, seed: int) -> Tensor:
     generator = MotionBlurGenerator((side, side), rng=torch.Generator().manual_seed(seed))
     kernel: Tensor = generator.step()["filter"][0, 0].double()
     return kernel / kernel.sum()
-
-
-def _build(
-    kernel: Tensor,
-    img_size: tuple[int, int, int],
-    noise: float,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> BlurFFT:
-    return BlurFFT(
-        img_size=img_size,
-        filter=kernel[None, None].to(device, dtype),
-        noise_model=gaussian_noise(noise, device, dtype),
-        device=device,
-    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
 import torch
 from deepinv.physics import LinearPhysics
 from torch import Tensor
@@ -33,4 +36,18 @@ def moved(physics: LinearPhysics, device: torch.device, dtype: torch.dtype) -> L
             return tensor.to(device, _COMPLEX[dtype])
         return tensor.to(device, dtype if tensor.is_floating_point() else None)
 
-    return physics.clone()._apply(cast)
+    return _copied(physics)._apply(cast)
+
+
+def _copied(physics: LinearPhysics) -> LinearPhysics:
+    """A deep copy, with the generators of its modules; far faster than ``physics.clone()``."""
+    copies: dict[int, Any] = {}
+    for module in physics.modules():
+        for value in vars(module).values():
+            if isinstance(value, torch.Generator):
+                copies[id(value)] = torch.Generator(value.device)
+                copies[id(value)].set_state(value.get_state())
+    try:
+        return deepcopy(physics, copies)
+    except (TypeError, RuntimeError):  # a generator elsewhere
+        return physics.clone()

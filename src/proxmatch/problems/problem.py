@@ -1,35 +1,41 @@
-"""An inverse problem: the operator, its step size and the start of the iteration.
+"""An inverse problem: the operator, its data term, its step size and the start of the iteration.
 
-f(x) = 1/2 ||Ax - y||^2 with A a linear deepinv physics; grad f is L_f-Lipschitz, L_f = ||A||_2^2.
-The theory of PnP-PGD asks for eta L_f < 1, and a :class:`Problem` refuses any other eta unless told
-not to.
+f(x) = d(Ax, y) with A a linear deepinv physics, 1/2 ||Ax - y||^2 unless another data term is given;
+grad f is L_f-Lipschitz (:mod:`proxmatch.problems.fidelity`). The theory of PnP-PGD asks for
+eta L_f < 1, and a :class:`Problem` refuses any other eta unless told not to.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from deepinv.optim import L2
-from deepinv.physics import LinearPhysics, StackedPhysics
+from deepinv.optim.data_fidelity import DataFidelity
+from deepinv.physics import LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
-from proxmatch.problems.kernels import check_dtype
-from proxmatch.problems.norms import SquaredNorm, squared_norm
+from proxmatch.problems import checks
+from proxmatch.problems.digest import ANYWHERE, digest
+from proxmatch.problems.fidelity import curvature, lipschitz, parameters
+from proxmatch.problems.measuring import measured
+from proxmatch.problems.norms import SquaredNorm
 from proxmatch.problems.placement import moved, placement
+from proxmatch.problems.sizes import ImageSize, check_dtype, check_image_size
 
 SAFETY = 0.95  # eta L_f where eta is not given
+ITERATIONS = 40
 #: Plain steps after a warm start: what the theory covers.
 TAIL = 10
 
-_f = L2()
+#: (y, physics) -> x_0.
+Start = Callable[[Tensor, LinearPhysics], Tensor]
 
 
 def adjoint(y: Tensor, physics: LinearPhysics) -> Tensor:
@@ -48,10 +54,11 @@ class Problem:
         img_size: (C, H, W) of the images.
         eta: step size.
         iterations: number of steps.
-        lipschitz: L_f = ||A||_2^2.
+        lipschitz: L_f, the Lipschitz constant of grad f; ||A||_2^2 for f = 1/2 ||Ax - y||^2.
         initialisation: (y, physics) -> x_0.
         device: where the operator lives.
         dtype: its precision, that of all images and measurements.
+        data_fidelity: f.
         build: makes the same physics for another device and dtype; without it a copy is cast.
         allow_large_step: accept eta L_f >= 1, with a :class:`StepSizeWarning`.
         warm: number of steps, of ``iterations``, of the warm start (:mod:`proxmatch.pnp`); None
@@ -64,13 +71,14 @@ class Problem:
 
     name: str
     physics: LinearPhysics
-    img_size: tuple[int, int, int]
+    img_size: ImageSize
     eta: float
     iterations: int
     lipschitz: SquaredNorm
-    initialisation: Callable[[Tensor, LinearPhysics], Tensor]
+    initialisation: Start
     device: torch.device
     dtype: torch.dtype
+    data_fidelity: DataFidelity = field(default_factory=L2)
     build: Callable[[torch.device, torch.dtype], LinearPhysics] | None = None
     allow_large_step: bool = False
     warm: int | None = None
@@ -101,11 +109,12 @@ class Problem:
     def from_physics(
         cls,
         physics: LinearPhysics,
-        img_size: tuple[int, int, int],
+        img_size: ImageSize,
         *,
+        data_fidelity: DataFidelity | None = None,
         eta: float | None = None,
-        iterations: int = 40,
-        initialisation: Callable[[Tensor, LinearPhysics], Tensor] | None = None,
+        iterations: int = ITERATIONS,
+        initialisation: Start | None = None,
         allow_large_step: bool = False,
         name: str | None = None,
     ) -> Problem:
@@ -114,6 +123,9 @@ class Problem:
         Args:
             physics: A and the noise.
             img_size: (C, H, W) of the images.
+            data_fidelity: f, any deepinv ``DataFidelity`` whose gradient has a known Lipschitz
+                constant (:func:`proxmatch.problems.fidelity.curvature`); 1/2 ||Ax - y||^2 unless
+                given.
             eta: step size; 0.95 / L_f unless given.
             iterations: number of steps.
             initialisation: (y, physics) -> x_0; A^T y unless given.
@@ -121,8 +133,13 @@ class Problem:
             name: the class of the physics unless given.
 
         Raises:
-            InputError: the physics is not linear, or measures lists of tensors.
+            InputError: the physics is not linear, measures lists of tensors, or does not take
+                images of that size; or the data term has no known Lipschitz constant.
             StepSizeError: eta L_f >= 1.
+
+        Warns:
+            MismatchedPhysicsWarning: A_adjoint is not the adjoint of A, or the noise is Poisson
+                and the data term Gaussian.
 
         Example:
             >>> from deepinv.physics import Denoising
@@ -130,29 +147,24 @@ class Problem:
             >>> problem.eta, problem.iterations
             (0.95, 40)
         """
-        if not isinstance(physics, LinearPhysics):
-            raise InputError(
-                f"{type(physics).__name__} is not a deepinv LinearPhysics; the step size rule and "
-                "the theory need a linear operator"
-            )
-        if isinstance(physics, StackedPhysics):
-            raise InputError(
-                "a stacked physics measures a list of tensors; write it as one LinearPhysics whose "
-                "A concatenates them"
-            )
+        img_size = check_image_size(img_size)
+        fidelity = L2() if data_fidelity is None else data_fidelity
+        checks.check_linear(physics)
         device, dtype = placement(physics)
-        _try(physics, torch.zeros(1, *img_size, device=device, dtype=dtype))
-        lipschitz = squared_norm(physics, img_size)
+        checks.check_physics(physics, torch.zeros(1, *img_size, device=device, dtype=dtype))
+        checks.check_noise(physics, fidelity)
+        bound = lipschitz(fidelity, physics, img_size)
         return cls(
             name=name or type(physics).__name__,
             physics=physics,
             img_size=img_size,
-            eta=SAFETY / lipschitz.value if eta is None else eta,
+            eta=SAFETY / bound.value if eta is None else eta,
             iterations=iterations,
-            lipschitz=lipschitz,
+            lipschitz=bound,
             initialisation=initialisation or adjoint,
             device=device,
             dtype=dtype,
+            data_fidelity=fidelity,
             allow_large_step=allow_large_step,
         )
 
@@ -172,9 +184,18 @@ class Problem:
             physics = self.build(device, dtype)
         else:
             physics = moved(self.physics, device, dtype)
-        exact = self.lipschitz.exact
-        lipschitz = squared_norm(physics, self.img_size) if exact else self.lipschitz
-        return replace(self, physics=physics, lipschitz=lipschitz, device=device, dtype=dtype)
+        fidelity = deepcopy(self.data_fidelity).to(device, dtype)
+        bound = self.lipschitz
+        if bound.exact:
+            bound = lipschitz(fidelity, physics, self.img_size)
+        return replace(
+            self,
+            physics=physics,
+            lipschitz=bound,
+            data_fidelity=fidelity,
+            device=device,
+            dtype=dtype,
+        )
 
     def plain(self) -> Problem:
         """The same problem, solved by plain PnP-PGD without a warm start."""
@@ -195,13 +216,14 @@ class Problem:
         for both precisions. No random state outside is changed.
 
         Args:
-            x: images, ``(B, C, H, W)``.
+            x: images in [0, 1], ``(B, C, H, W)``.
             ids: one name per image; a hash of its float32 pixels unless given, so that equal
                 images get equal noise.
             seed: another seed, another draw.
 
         Raises:
-            InputError: x does not fit the problem, or not one id per image.
+            InputError: x does not fit the problem or is far outside [0, 1], or not one id per
+                image.
 
         Example:
             >>> from proxmatch.problems import denoising
@@ -210,25 +232,8 @@ class Problem:
             True
         """
         self.check_image(x)
-        if ids is None:
-            ids = _content(x)
-        elif len(ids) != len(x):
-            raise InputError(f"got {len(ids)} ids for {len(x)} images; give one for each")
-        clean: Tensor = self.physics.A(x)
-        wide = clean.to(torch.promote_types(clean.dtype, torch.float64))
-        noise = self.physics.noise_model
-        noisy = []
-        with _borrowed_randomness(noise):
-            for i, name in enumerate(ids):
-                torch.manual_seed(_seed(seed, name))
-                noisy.append(noise(wide[i : i + 1]))
-        y: Tensor = self.physics.sensor(torch.cat(noisy).to(clean.dtype))
-        if len(y) != len(x):
-            raise InputError(
-                f"{type(noise).__name__} made {len(y)} measurements of {len(x)} images; its "
-                "parameters must be the same for all images"
-            )
-        return y
+        checks.check_brightness(x)
+        return measured(self.physics, x, ids, seed)
 
     def initial(self, y: Tensor) -> Tensor:
         """x_0, ``(B, C, H, W)``, from measurements y.
@@ -242,51 +247,56 @@ class Problem:
         return x
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """The gradient of f, A^T (Ax - y), the shape of x."""
-        grad: Tensor = _f.grad(x, y, self.physics)
+        """The gradient of f, A^T grad d(Ax, y), the shape of x."""
+        grad: Tensor = self.data_fidelity.grad(x, y, self.physics)
         return grad
 
-    def gradient_of(self, y: Tensor) -> Callable[[Tensor], Tensor]:
-        """The gradient of f for one y, A^T A x - A^T y, with A^T y computed once."""
-        back = self.physics.A_adjoint(y)
+    def gradient_at(self, y: Tensor) -> Callable[[Tensor], Tensor]:
+        """The map x -> grad f(x) for one y; what depends on y alone is computed once."""
+        if type(self.data_fidelity) is not L2 or curvature(self.data_fidelity) != 1:
+            return lambda x: self.gradient(x, y)
+        fixed: Tensor = self.physics.A_adjoint(y)
 
         def gradient(x: Tensor) -> Tensor:
-            found: Tensor = self.physics.A_adjoint_A(x) - back
-            return found
+            grad: Tensor = self.physics.A_adjoint_A(x) - fixed
+            return grad
 
         return gradient
 
     def fidelity(self, x: Tensor, y: Tensor) -> Tensor:
-        """The data fidelity f(x) = 1/2 ||Ax - y||^2, ``(B,)``."""
-        value: Tensor = _f.fn(x, y, self.physics)
+        """The data term f(x) = d(Ax, y), ``(B,)``; 1/2 ||Ax - y||^2 unless another was given."""
+        value: Tensor = self.data_fidelity.fn(x, y, self.physics)
         return value
 
-    @torch.no_grad()
     def describe(self) -> dict[str, Any]:
         """What it is, as JSON, to tell whether two are the same.
 
-        The operator is known by the size of what it makes of one random image.
+        The operator is known by what it makes of a few random images
+        (:func:`proxmatch.problems.digest.digest`). Device and precision do not count.
         """
-        draw = torch.rand(self.img_size, generator=torch.Generator().manual_seed(0))[None]
-        seen = self.physics.A(draw.to(self.device, self.dtype))
+        physics = self.physics if self.build is None else self.build(*ANYWHERE)
         noise = self.physics.noise_model
-        levels: dict[str, Any] = {}
-        if isinstance(noise, torch.nn.Module):
-            levels = {name: level.tolist() for name, level in noise.state_dict().items()}
+        levels = noise.state_dict() if isinstance(noise, torch.nn.Module) else {}
         return {
             "name": self.name,
             "size": list(self.img_size),
             "eta": float(f"{self.eta:.5g}"),
             "iterations": self.iterations,
             "warm": self.warm_steps(self.iterations),
+            "operator": digest(physics, self.img_size),
             "noise": type(noise).__name__,
-            "levels": levels,
-            "response": float(f"{float(seen.norm()):.5g}"),
+            "levels": {
+                name: [float(f"{float(value):.6g}") for value in level.flatten()]
+                for name, level in levels.items()
+                if name != "initial_random_state"
+            },
+            "data": type(self.data_fidelity).__name__,
+            "parameters": parameters(self.data_fidelity),
         }
 
     def check_image(self, x: object, name: str = "x") -> None:
         """Raise an InputError unless x is a batch of finite images of this problem."""
-        tensor = self._check_tensor(x, name)
+        tensor = checks.check_tensor(x, name, self.dtype, self.device)
         if tensor.ndim != 4 or tuple(tensor.shape[1:]) != self.img_size:
             c, h, w = self.img_size
             hint = "; add a batch dimension with x[None]" if tensor.ndim == 3 else ""
@@ -294,88 +304,29 @@ class Problem:
                 f"{name} must have the shape (B, {c}, {h}, {w}) of this problem's images, got "
                 f"{tuple(tensor.shape)}{hint}"
             )
-        _check_finite(tensor, name)
+        checks.check_finite(tensor, name)
 
+    @torch.no_grad()
     def check_measurement(self, y: object) -> None:
-        """Raise an InputError unless y is a batch of finite measurements of this problem."""
-        tensor = self._check_tensor(y, "y")
+        """Raise an InputError unless y is a batch of finite measurements of this problem.
+
+        They are also refused if they are far larger than those of any image in [0, 1], or if the
+        data term knows nothing of such measurements.
+        """
+        tensor = checks.check_tensor(y, "y", self.dtype, self.device)
         if tensor.ndim < 2:
             raise InputError(f"y must have a batch dimension, got the shape {tuple(tensor.shape)}")
-        with torch.no_grad():
-            expected = self.physics.A(tensor.new_zeros(len(tensor), *self.img_size)).shape
-        if tensor.shape != expected:
+        one = self.physics.A(tensor.new_zeros(1, *self.img_size)).shape[1:]
+        if tensor.shape[1:] != one:
             raise InputError(
-                f"y must have the shape {tuple(expected)} of this problem's measurements, got "
+                f"y must have the shape {(len(tensor), *one)} of this problem's measurements, got "
                 f"{tuple(tensor.shape)}"
             )
-        _check_finite(tensor, "y")
-
-    def _check_tensor(self, x: object, name: str) -> Tensor:
-        if not isinstance(x, Tensor):
-            raise InputError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
-        if x.numel() == 0:
-            raise InputError(f"{name} is empty: its shape is {tuple(x.shape)}")
-        if not x.is_floating_point():
-            raise InputError(
-                f"{name} must be floating point, got {x.dtype}; scale 8-bit images to [0, 1] by "
-                "dividing by 255"
-            )
-        if x.dtype != self.dtype or x.device.type != self.device.type:
-            raise InputError(
-                f"{name} is {x.dtype} on {x.device}, the problem {self.dtype} on {self.device}; "
-                "convert one of them, e.g. with problem.to(dtype) and problem.to(device)"
-            )
-        return x
-
-
-@torch.no_grad()
-def _try(physics: LinearPhysics, zeros: Tensor) -> None:
-    """Refuse a physics that does not take the images it is meant for."""
-    try:
-        back = physics.A_adjoint(physics.A(zeros))
-    except Exception as error:
-        raise InputError(
-            f"{type(physics).__name__} cannot be applied to images of {tuple(zeros.shape[1:])}, "
-            f"{zeros.dtype}: {error}"
-        ) from error
-    if back.shape[1:] != zeros.shape[1:]:
-        raise InputError(
-            f"the adjoint of {type(physics).__name__} makes {tuple(back.shape[1:])} of images of "
-            f"{tuple(zeros.shape[1:])}; give the img_size it was built for"
-        )
-
-
-def _check_finite(x: Tensor, name: str) -> None:
-    bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
-    if bad:
-        raise InputError(f"{name} holds NaN or infinity in the images {bad}; remove them")
-
-
-@contextmanager
-def _borrowed_randomness(noise: Any) -> Iterator[None]:
-    """Make a noise model draw from torch's generators; all random states are restored on leaving.
-
-    A generator of its own is set aside: deepinv replaces it by a copy when the model moves.
-    """
-    rng = getattr(noise, "rng", None)
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        if rng is not None:
-            noise.rng = None
-        try:
-            yield
-        finally:
-            if rng is not None:
-                noise.rng = rng
-
-
-def _content(x: Tensor) -> list[str]:
-    pixels = x.detach().to("cpu", torch.float32).contiguous().numpy()
-    return [hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest() for image in pixels]
-
-
-def _seed(seed: int, name: str | int) -> int:
-    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+        checks.check_finite(tensor, "y")
+        norm = self.lipschitz.value / curvature(self.data_fidelity)
+        checks.check_range(tensor, norm, math.prod(self.img_size))
+        if hasattr(self.data_fidelity, "check"):
+            self.data_fidelity.check(tensor)
 
 
 def by_name(problems: Sequence[Problem]) -> dict[str, Problem]:

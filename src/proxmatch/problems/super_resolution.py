@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -11,57 +11,34 @@ from deepinv.physics import Downsampling, LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError
-from proxmatch.problems.kernels import check_dtype, gaussian_kernel, gaussian_noise, image_size
-from proxmatch.problems.norms import squared_norm
-from proxmatch.problems.problem import SAFETY, Problem
+from proxmatch.problems.kernels import KernelSigma, KernelSize, gaussian_kernel
+from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
+from proxmatch.problems.sizes import ImageSize
 
 # The step of the paper, for its operator alone: L_f = 0.06295.
 PAPER = {"factor": 4, "kernel_size": 25, "kernel_sigma": 1.6}
 PAPER_ETA = 15.0
 
 
+@register("super-resolution", "a Gaussian blur, then every 4th pixel", factor="factor")
 def super_resolution(
-    size: int | tuple[int, int],
+    img_size: ImageSize,
     *,
-    factor: int = 4,
-    channels: int = 3,
-    noise: float = 0.0,
-    kernel_size: int = 25,
-    kernel_sigma: float = 1.6,
-    eta: float | None = None,
-    iterations: int = 40,
-    allow_large_step: bool = False,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Problem:
+    factor: Annotated[int, "how many pixels become one, along each side"] = 4,
+    kernel_size: KernelSize = 25,
+    kernel_sigma: KernelSigma = 1.6,
+    noise: Noise = 0.0,
+) -> Design:
     """Images blurred, and of these x[..., ::factor, ::factor] kept; x_0 by :func:`upsample`.
 
-    The defaults are those of the paper.
-
-    Args:
-        size: side length of the full images, or (H, W): multiples of ``factor``.
-        factor: how many pixels become one, along each side.
-        channels: number of channels.
-        noise: standard deviation of the noise; 0 for none.
-        kernel_size: side length of the kernel, odd, at most that of the images.
-        kernel_sigma: standard deviation of the kernel in pixels.
-        eta: step size; unless given 15 for the paper's operator, and 0.95 / L_f for any other.
-        iterations: number of PnP steps.
-        allow_large_step: accept eta L_f >= 1, with a warning.
-        device: where to put the operator.
-        dtype: its precision.
-
-    Raises:
-        InputError: a size, factor, kernel or noise that makes no sense.
-        StepSizeError: eta L_f >= 1.
+    Height and width are multiples of ``factor``. The defaults are those of the paper, with its step
+    size of 15; any other operator gets 0.95 / L_f.
 
     Example:
         >>> problem = super_resolution(32)
         >>> problem.measure(torch.rand(2, 3, 32, 32)).shape
         torch.Size([2, 3, 8, 8])
     """
-    img_size = image_size(size, channels)
-    check_dtype(dtype)
     if factor < 1:
         raise InputError(f"factor must be at least 1, got {factor}")
     if img_size[1] % factor or img_size[2] % factor:
@@ -70,25 +47,12 @@ def super_resolution(
             f"width must be multiples of {factor}, at least the kernel_size of {kernel_size}"
         )
     kernel = gaussian_kernel(kernel_size, kernel_sigma, img_size)
-    build = partial(_build, kernel, img_size, factor, noise)
-    device = torch.device(device)
-    physics = build(device, dtype)
-    lipschitz = squared_norm(physics, img_size)
-    if eta is None:
-        chosen = {"factor": factor, "kernel_size": kernel_size, "kernel_sigma": kernel_sigma}
-        eta = PAPER_ETA if chosen == PAPER else SAFETY / lipschitz.value
-    return Problem(
-        name="super-resolution",
-        physics=physics,
-        img_size=img_size,
-        eta=eta,
-        iterations=iterations,
-        lipschitz=lipschitz,
-        initialisation=upsample,
-        device=device,
-        dtype=dtype,
-        build=build,
-        allow_large_step=allow_large_step,
+    chosen = {"factor": factor, "kernel_size": kernel_size, "kernel_sigma": kernel_sigma}
+    return Design(
+        partial(_build, kernel, img_size, factor),
+        gaussian_noise(noise),
+        upsample,
+        PAPER_ETA if chosen == PAPER else None,
     )
 
 
@@ -106,9 +70,7 @@ class SeparableDownsampling(Downsampling):  # type: ignore[misc]
         kwargs: passed on, such as ``noise_model`` and ``device``.
     """
 
-    def __init__(
-        self, img_size: tuple[int, int, int], kernel: Tensor, factor: int, **kwargs: Any
-    ) -> None:
+    def __init__(self, img_size: ImageSize, kernel: Tensor, factor: int, **kwargs: Any) -> None:
         super().__init__(
             img_size=img_size,
             filter=torch.outer(kernel, kernel)[None, None],
@@ -175,17 +137,8 @@ def _decimation(kernel: Tensor, n: int, factor: int) -> Tensor:
 
 
 def _build(
-    kernel: Tensor,
-    img_size: tuple[int, int, int],
-    factor: int,
-    noise: float,
-    device: torch.device,
-    dtype: torch.dtype,
+    kernel: Tensor, img_size: ImageSize, factor: int, device: torch.device, dtype: torch.dtype
 ) -> SeparableDownsampling:
     return SeparableDownsampling(
-        img_size=img_size,
-        kernel=kernel.to(device, dtype),
-        factor=factor,
-        noise_model=gaussian_noise(noise, device, dtype),
-        device=device,
+        img_size=img_size, kernel=kernel.to(device, dtype), factor=factor, device=device
     )

@@ -1,0 +1,34 @@
+"""Deblurring with a kernel that was measured or estimated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from torch import Tensor
+
+from proxmatch.problems.kernels import blur
+from proxmatch.problems.pictures import kernel_picture
+from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
+from proxmatch.problems.sizes import ImageSize
+
+
+@register("kernel-deblurring", "a kernel that is given as a picture")
+def kernel_deblurring(
+    img_size: ImageSize,
+    *,
+    kernel: Annotated[
+        Tensor | str | Path,
+        "a picture of it, whose brightness is scaled to sum to one, or a tensor (h, w), which is "
+        "used as it is",
+        kernel_picture,
+    ],
+    noise: Noise = 0.02,
+) -> Design:
+    """Images convolved with a kernel, circular borders, and noise added; x_0 = A^T y.
+
+    The middle of the kernel, (h // 2, w // 2), is what moves nothing.
+    """
+    if not isinstance(kernel, Tensor):
+        kernel = kernel_picture(kernel)
+    return Design(blur(kernel, img_size), gaussian_noise(noise))

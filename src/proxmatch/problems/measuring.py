@@ -1,0 +1,77 @@
+"""Noise that depends on an image and a seed alone, whatever was drawn before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from deepinv.physics import LinearPhysics
+from torch import Tensor
+
+from proxmatch.errors import InputError
+
+
+def measured(
+    physics: LinearPhysics, x: Tensor, ids: Sequence[str | int] | None, seed: int
+) -> Tensor:
+    """Measurements y = Ax + noise, drawn in float64, image by image, from (seed, id).
+
+    Args:
+        physics: A and its noise.
+        x: images, ``(B, C, H, W)``.
+        ids: one name per image; a hash of its float32 pixels if None.
+        seed: another seed, another draw.
+
+    Raises:
+        InputError: not one id per image, or noise that is not the same for all images.
+    """
+    if ids is None:
+        ids = content(x)
+    elif len(ids) != len(x):
+        raise InputError(f"got {len(ids)} ids for {len(x)} images; give one for each")
+    clean: Tensor = physics.A(x)
+    wide = clean.to(torch.promote_types(clean.dtype, torch.float64))
+    noisy = []
+    with _borrowed_randomness(physics.noise_model):
+        for i, name in enumerate(ids):
+            torch.manual_seed(seed_of(seed, name))
+            noisy.append(physics.noise(wide[i : i + 1]))
+    y: Tensor = physics.sensor(torch.cat(noisy).to(clean.dtype))
+    if len(y) != len(x):
+        raise InputError(
+            f"{type(physics.noise_model).__name__} made {len(y)} measurements of {len(x)} images; "
+            "its parameters must be the same for all images"
+        )
+    return y
+
+
+def content(x: Tensor) -> list[str]:
+    """A hash of the float32 pixels of each image."""
+    pixels = x.detach().to("cpu", torch.float32).contiguous().numpy()
+    return [hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest() for image in pixels]
+
+
+def seed_of(seed: int, name: str | int) -> int:
+    """The seed of one image."""
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@contextmanager
+def _borrowed_randomness(noise: Any) -> Iterator[None]:
+    """Make a noise model draw from torch's generators; all random states are restored on leaving.
+
+    A generator of its own is set aside: deepinv replaces it by a copy when the model moves.
+    """
+    rng = getattr(noise, "rng", None)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        if rng is not None:
+            noise.rng = None
+        try:
+            yield
+        finally:
+            if rng is not None:
+                noise.rng = rng

@@ -1,0 +1,43 @@
+"""Kernels and masks that are given as pictures of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from proxmatch.errors import DataError, InputError
+
+
+def kernel_picture(file: str | Path) -> Tensor:
+    """A kernel from a picture of it: its brightness, summing to one, ``(h, w)``.
+
+    Raises:
+        InputError: a file that is no picture, or black everywhere.
+    """
+    pixels = _gray(file)
+    if not bool(pixels.sum() > 0):
+        raise InputError(f"the kernel in {file} is black everywhere")
+    return pixels / pixels.sum()
+
+
+def mask_picture(file: str | Path) -> Tensor:
+    """A mask from a picture of it: measured where it is brighter than mid-gray, ``(H, W)``.
+
+    Raises:
+        InputError: a file that is no picture.
+    """
+    return _gray(file) > 0.5
+
+
+def _gray(file: str | Path) -> Tensor:
+    from proxmatch.data import pictures  # its package imports this one
+
+    try:
+        pixels, _ = pictures.load(Path(file))
+    except DataError as error:
+        raise InputError(f"{file}: {error}") from error
+    white = torch.iinfo(torch.uint8).max if pixels.dtype.itemsize == 1 else 65535
+    gray = torch.from_numpy(pixels.astype("float64")) / white
+    return gray.mean(2) if gray.ndim == 3 else gray

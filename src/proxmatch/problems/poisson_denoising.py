@@ -1,0 +1,21 @@
+"""Denoising of pictures taken with few photons."""
+
+from __future__ import annotations
+
+from proxmatch.problems.denoising import identity
+from proxmatch.problems.photons import Background, Peak, photons, without_background
+from proxmatch.problems.registration import Design, register
+from proxmatch.problems.sizes import ImageSize
+
+
+@register("poisson-denoising", "few photons")
+def poisson_denoising(
+    img_size: ImageSize, *, peak: Peak = 50.0, background: Background = 0.1
+) -> Design:
+    """Images measured by counting photons; L_f = 4 peak / background, x_0 = y - background.
+
+    The data term is the Poisson likelihood (:mod:`proxmatch.problems.photons`). Measurements are
+    scaled to the brightness of the images, and hold the background.
+    """
+    noise, fidelity = photons(peak, background)
+    return Design(identity, noise, without_background, data_fidelity=fidelity)
