@@ -65,8 +65,8 @@ class GradientStepConfig(BaseModel):
             and DnCNN.
         activation: of DRUNet: ``E`` for ELU, ``S`` for softplus, ``R`` for ReLU.
         smooth: sharpness of the softplus that stands for activations with a kink
-            (:func:`proxmatch.denoisers.smooth`); None leaves them as they are. True is the default
-            sharpness.
+            (:func:`proxmatch.denoisers.smooth`); None leaves them as they are. True stands for the
+            default sharpness, False and 0 for None.
         given: how a network of the user's own is called.
         sigma: noise level of the training; a network of many levels is evaluated there unless
             told otherwise.
@@ -90,7 +90,7 @@ class GradientStepConfig(BaseModel):
     @field_validator("smooth", mode="before")
     @classmethod
     def _sharpness(cls, value: Any) -> Any:
-        return {True: SHARPNESS, False: None}[value] if isinstance(value, bool) else value
+        return SHARPNESS if value is True else value or None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -196,7 +196,7 @@ class GradientStep(ProximalDenoiser):
             NotSmoothWarning: it has kinks, where D jumps and is no proximal map.
         """
         given = describe(network, channels, told=told, residual=residual, multiple=multiple)
-        kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth or None}
+        kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
         model = cls(GradientStepConfig(channels=channels, **kind, **settings), network)
         model.train(network.training)
         model.tell_kinks()
