@@ -68,6 +68,10 @@ class LevelWarning(ProxmatchWarning):
     """A noise level outside those a denoiser was trained for."""
 
 
+class NotSmoothWarning(ProxmatchWarning):
+    """A network has kinks, where a gradient-step denoiser jumps."""
+
+
 class NotConvergedWarning(ProxmatchWarning):
     """An iterative solve stopped before it reached its tolerance."""
 

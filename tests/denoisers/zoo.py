@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 import torch
+from torch import Tensor, nn
 
 from proxmatch.baselines import Wiener
 from proxmatch.denoisers import (
@@ -19,7 +20,7 @@ from proxmatch.denoisers import (
     ScaledLPNConfig,
     lipschitz,
 )
-from proxmatch.transforms import Aligned, Relaxed, Symmetrized
+from proxmatch.transforms import Aligned, Lifted, Relaxed, Symmetrized
 
 
 def _lpn(**changes: object) -> LPN:
@@ -31,17 +32,40 @@ def _lpn(**changes: object) -> LPN:
     return model
 
 
-def _contractive(config: GradientStepConfig) -> GradientStep:
+class Own(nn.Module):
+    """A network of a user's own class: it returns the noise, and is told the level as (B,)."""
+
+    def __init__(self, channels: int = 2, width: int = 5) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, width, 3, padding=1)
+        self.gain = nn.Linear(1, width)
+        self.second = nn.Conv2d(width, channels, 3, padding=1)
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        gain = self.gain(sigma[:, None])[:, :, None, None]
+        out: Tensor = self.second(torch.tanh(self.first(x) * gain))
+        return out
+
+
+def _contractive(made: GradientStepConfig | GradientStep) -> GradientStep:
     """A gradient-step denoiser with L = 0.4 on random images (it goes with the tail squared)."""
-    model = GradientStep(config)
+    model = made if isinstance(made, GradientStep) else GradientStep(made)
     with torch.no_grad():
         for p in model.parameters():
             p.normal_(0, 0.15)
-        x = 0.5 + 0.5 * torch.randn(4, config.channels, 8, 8)
+        x = 0.5 + 0.5 * torch.randn(4, model.channels, 8, 8)
         found = lipschitz(model, x, iterations=60).constant.max()
-        for p in model.network.get_submodule("tail").parameters():
+        tail = [layer for layer in model.network.modules() if isinstance(layer, nn.Conv2d)][-1]
+        for p in tail.parameters():
             p.mul_((0.4 / found).sqrt())
     return model
+
+
+def own(model: ProximalDenoiser) -> Own | None:
+    """What must be passed to load a denoiser again."""
+    core = model.core
+    given = isinstance(core, GradientStep) and core.config.network == "given"
+    return Own() if given else None
 
 
 def _scaled_lpn(sigma: float = 0.1) -> ScaledLPN:
@@ -80,6 +104,16 @@ DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
     "gs-scaled": lambda: _contractive(
         GradientStepConfig.scaled(channels=2, widths=(4, 5), sigma=0.3)
     ),
+    "gs-dncnn": lambda: _contractive(
+        GradientStepConfig(channels=2, network="dncnn", widths=(4,), blocks=3, smooth=3.0)
+    ),
+    "gs-own": lambda: _contractive(GradientStep.of(Own(), channels=2, residual=True, sigma=0.2)),
+    "gs-lifted": lambda: Lifted(
+        _contractive(GradientStepConfig.scaled(channels=3, widths=(4, 5), sigma=0.3)), 2
+    ),
+    "lpn-lifted": lambda: Lifted(
+        _lpn(size=4, unshuffle=1, channels=3), 2, low=(-1.0, -0.5), high=(1.0, 1.5)
+    ),
     "lpn-aligned": lambda: _aligned(_small()),
     "lpn-relaxed": lambda: Relaxed(_small(), 0.6),
     "lpn-symmetrized": lambda: Symmetrized(_small()),
@@ -96,6 +130,7 @@ SIZES = {
     "lpn-scaled-padded": (7, 10),
     "gs-chain": (4, 6),
     **dict.fromkeys(("lpn-aligned", "lpn-relaxed", "lpn-symmetrized", "lpn-chain"), (4, 4)),
+    "lpn-lifted": (4, 4),
 }
 
 

@@ -13,7 +13,12 @@ from proxmatch.commands._options import Json, Out, key_values
 
 def command(
     file: Annotated[Path, typer.Argument(help="a published checkpoint")],
-    kind: Annotated[str, typer.Option(help="lpn-official, prox-pnp or gsdrunet")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="lpn-official, lpn-learned-regularizers, prox-pnp, gsdrunet, ffdnet, dncnn, drunet"
+        ),
+    ],
     out: Out,
     settings: Annotated[
         list[str] | None,

@@ -8,6 +8,7 @@ from proxmatch.denoisers.inverse import Inverse
 from proxmatch.denoisers.lpn import LPN, LPNConfig
 from proxmatch.denoisers.published import import_checkpoint, import_network
 from proxmatch.denoisers.scaled_lpn import ScaledLPN, ScaledLPNConfig
+from proxmatch.denoisers.smoothing import kinks, smooth
 from proxmatch.denoisers.spectrum import Spectrum, lipschitz
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "Spectrum",
     "import_checkpoint",
     "import_network",
+    "kinks",
     "lipschitz",
     "load",
     "new",
     "save",
     "shipped",
+    "smooth",
 ]

@@ -31,6 +31,7 @@ from proxmatch.denoisers.inverse import (
     default_tolerance,
     newton_cg,
 )
+from proxmatch.denoisers.networks import is_map
 from proxmatch.errors import InputError, LevelWarning, NotConvergedWarning
 
 
@@ -127,9 +128,21 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
 
         Args:
             x: noisy images, ``(B, C, H, W)``.
-            sigma: noise level, a number or ``(B,)``; None means the denoiser's own. Families that
-                are not conditioned on the noise level ignore it.
+            sigma: noise level, a number or ``(B,)``, or ``(B, 1, H, W)`` where the denoiser takes
+                :attr:`maps`; None means the denoiser's own. Families that are not conditioned on
+                the noise level ignore it.
         """
+
+    def __call__(self, x: Tensor, sigma: float | Tensor | None = None, **kwargs: Any) -> Tensor:
+        """D(x), as :meth:`forward`.
+
+        Args:
+            x: noisy images, ``(B, C, H, W)``.
+            sigma: noise level, as in :meth:`forward`.
+            kwargs: what deepinv hands to any of its denoisers; not used.
+        """
+        out: Tensor = super().__call__(x, sigma)
+        return out
 
     @abstractmethod
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
@@ -158,6 +171,11 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     @property
     def conditional(self) -> bool:
         """Whether D depends on the noise level it is told."""
+        return False
+
+    @property
+    def maps(self) -> bool:
+        """Whether that level may differ between pixels, ``(B, 1, H, W)``."""
         return False
 
     @property
@@ -255,7 +273,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 return given
         with torch.inference_mode(False):
             rough = deepcopy(self).float() if double else self
-        levels = sigma.flatten() if isinstance(sigma, Tensor) and sigma.numel() > 1 else None
+        levels = each(sigma)
 
         def fixed_point(of: ProximalDenoiser, u: Tensor, z: Tensor, tolerance: float) -> Inverse:
             def step(z: Tensor, places: Tensor) -> Tensor:
@@ -314,6 +332,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     def _levels(self, x: Tensor, sigma: float | Tensor | None) -> Tensor:
         """The noise level of each image, ``(B,)``, its own where none is given.
 
+        Or of each pixel, ``(B, 1, H, W)``, for a denoiser that takes :attr:`maps`.
+
         Raises:
             InputError: no level is known, or it is no positive number, or not one for each image.
         """
@@ -323,11 +343,15 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
             )
         with torch.inference_mode(False):  # it becomes part of graphs
-            level = torch.as_tensor(sigma).detach().clone().to(x.device, x.dtype).flatten()
-        if level.numel() not in (1, len(x)):
+            level = torch.as_tensor(sigma).detach().clone().to(x.device, x.dtype)
+        if is_map(level):
+            self._check_map(x, level)
+        elif level.numel() not in (1, len(x)):
             raise InputError(
                 f"{level.numel()} noise levels for {len(x)} images; give one, or one for each"
             )
+        else:
+            level = level.flatten()
         lowest, highest = (float(v) for v in level.detach().aminmax())
         if not 0 < lowest <= highest < float("inf"):
             raise InputError(f"a noise level is a positive number, not {sigma}")
@@ -341,7 +365,20 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                     stacklevel=4,
                 )
         with torch.inference_mode(False):
-            return level.expand(len(x))
+            return level.expand(len(x), *level.shape[1:])
+
+    def _check_map(self, x: Tensor, level: Tensor) -> None:
+        """Refuse a map of noise levels that does not fit."""
+        if not self.maps:
+            raise InputError(
+                f"{type(self).__name__} takes one noise level an image, not one for each pixel; "
+                f"give a number, or ({len(x)},)"
+            )
+        if level.shape[0] not in (1, len(x)) or level.shape[1:] != (1, *x.shape[2:]):
+            raise InputError(
+                f"a map of noise levels has the shape ({len(x)}, 1, {x.shape[2]}, {x.shape[3]}) of "
+                f"these images, not {tuple(level.shape)}"
+            )
 
     def _check(self, x: Tensor) -> Tensor:
         """Refuse what is not a batch of images for this denoiser."""
@@ -397,6 +434,14 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
         return inverse
+
+
+def each(sigma: float | Tensor | None) -> Tensor | None:
+    """Noise levels that differ between images, an image along the first dimension; else None."""
+    if not isinstance(sigma, Tensor) or sigma.numel() == 1:
+        return None
+    levels = sigma if is_map(sigma) else sigma.flatten()
+    return levels if len(levels) > 1 else None
 
 
 def leaf(x: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +23,7 @@ import safetensors
 import safetensors.torch
 import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxmatch.denoisers import families
 from proxmatch.denoisers.base import ProximalDenoiser
@@ -128,12 +129,18 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
 
 
 def load(
-    source: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+    source: str | Path,
+    *,
+    network: nn.Module | Callable[[], nn.Module] | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
 ) -> ProximalDenoiser:
     """Read a denoiser from a folder, or by the name of a model that comes with proxmatch.
 
     Args:
         source: a folder written by :func:`save`, or one of :func:`shipped`.
+        network: of a gradient-step denoiser around a network of your own class: such a network,
+            which is copied, or what makes one. Its weights are those of the file.
         device: where to put it.
         dtype: what to convert it to; as saved by default.
     """
@@ -141,7 +148,9 @@ def load(
     config = _read_config(folder / CONFIG)
     with torch.inference_mode(False):
         state = _read_weights(folder / WEIGHTS, config.weights)
-        model = build(_architecture(config, folder / CONFIG), state, str(folder / WEIGHTS))
+        own = deepcopy(network) if isinstance(network, nn.Module) else network and network()
+        parts = {} if own is None else {"network": own}
+        model = build(_architecture(config, folder / CONFIG), state, str(folder / WEIGHTS), **parts)
     model.record = config.record
     model = _wrapped(model, config.transforms, folder / CONFIG)
     model.to(device=device, dtype=dtype).eval()
@@ -156,18 +165,21 @@ def shipped() -> list[str]:
     return sorted(entry.name for entry in root.iterdir() if (entry / CONFIG).is_file())
 
 
-def build(config: BaseModel, state: dict[str, Tensor], origin: str) -> ProximalDenoiser:
+def build(
+    config: BaseModel, state: dict[str, Tensor], origin: str, **parts: nn.Module
+) -> ProximalDenoiser:
     """A denoiser with given weights, after checking names, shapes, finiteness and convexity.
 
     Args:
         config: its layout.
         state: weights by parameter name; half precision becomes float32.
         origin: where they come from, for the error messages.
+        parts: what a configuration cannot hold, see :func:`proxmatch.denoisers.families.new`.
     """
     try:
         with torch.device("meta"):  # nothing is allocated, or drawn, before it is known to fit
-            model = families.new(config)
-    except RuntimeError as error:
+            model = families.new(config, **parts)
+    except (InputError, RuntimeError, TypeError) as error:
         raise CheckpointError(f"{origin} does not fit its configuration: {error}") from error
     wanted = model.state_dict()
     missing, foreign = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
@@ -186,11 +198,12 @@ def build(config: BaseModel, state: dict[str, Tensor], origin: str) -> ProximalD
                 f"{origin}: {name} has shape {tuple(t.shape)}, the configuration asks for "
                 f"{tuple(wanted[name].shape)}"
             )
-    dtypes = {t.dtype for t in state.values()}
+    counts = {name for name, t in wanted.items() if not t.is_floating_point()}  # of batches seen
+    dtypes = {t.dtype for name, t in state.items() if name not in counts}
     if len(dtypes) != 1 or not dtypes <= {*PRECISIONS, torch.float16, torch.bfloat16}:
         raise CheckpointError(f"{origin}: expected one floating-point dtype, found {dtypes}")
     if not dtypes <= PRECISIONS:
-        state = {name: t.float() for name, t in state.items()}
+        state = {name: t if name in counts else t.float() for name, t in state.items()}
     _check_finite(state, origin)
     negative = [name for name in model.constrained() if bool((state[name] < 0).any())]
     if negative:

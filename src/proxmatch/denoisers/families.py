@@ -8,7 +8,7 @@ ask the denoiser itself for the rest. Families are imported when they are first 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import BaseModel
 
@@ -51,9 +51,16 @@ def config_of(name: str) -> type[BaseModel]:
     return found
 
 
-def new(config: BaseModel) -> ProximalDenoiser:
-    """A denoiser of the family that a configuration is for, with weights drawn at random."""
+def new(config: BaseModel, **parts: object) -> ProximalDenoiser:
+    """A denoiser of the family that a configuration is for, with weights drawn at random.
+
+    Args:
+        config: its layout.
+        parts: what a configuration cannot hold: the ``network`` of a user's own class.
+    """
     for name in FAMILIES:
         if type(config) is config_of(name):
-            return family(name)(config)  # type: ignore[arg-type]
+            kind: Any = family(name)
+            made: ProximalDenoiser = kind(config, **parts)
+            return made
     raise InputError(f"{type(config).__name__} is not the configuration of any family")

@@ -9,19 +9,46 @@ of the trained weights: it is measured (:func:`proxmatch.denoisers.lipschitz`), 
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from torch import Tensor, nn
 from torch.func import jvp
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
+from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
+from proxmatch.denoisers.networks import DnCNN, DRUNet, FFDNet, Network, is_map
+from proxmatch.denoisers.smoothing import SHARPNESS, kinks, smooth
 from proxmatch.denoisers.unet import CompactUNet, ScaledUNet
-from proxmatch.errors import NotContractiveError, UnknownLipschitzError
+from proxmatch.errors import (
+    InputError,
+    NotContractiveError,
+    NotSmoothWarning,
+    UnknownLipschitzError,
+)
 
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+#: Networks by the names that configurations know them under, each from its configuration.
+NETWORKS: dict[str, Callable[[GradientStepConfig], Network]] = {
+    "unet": lambda c: CompactUNet(c.channels, c.widths),
+    "scaled-unet": lambda c: ScaledUNet(c.channels, c.widths, c.blocks),
+    "drunet": lambda c: DRUNet(c.channels, c.widths, c.blocks, c.activation),
+    "ffdnet": lambda c: FFDNet(c.channels, c.widths[0], c.blocks),
+    "dncnn": lambda c: DnCNN(c.channels, c.widths[0], c.blocks),
+}
 
 
 class GradientStepConfig(BaseModel):
@@ -30,11 +57,17 @@ class GradientStepConfig(BaseModel):
     Attributes:
         channels: image channels.
         network: ``unet`` (:class:`CompactUNet`, of one noise level), ``scaled-unet``
-            (:class:`ScaledUNet`, of all levels) or ``drunet`` (deepinv's DRUNet, which is given
-            the noise level as a further channel).
-        widths: channels at each scale; four scales for DRUNet.
-        blocks: residual blocks at each scale, of the last two.
-        activation: of DRUNet: ``E`` for ELU, ``S`` for softplus.
+            (:class:`ScaledUNet`, of all levels), ``drunet`` (deepinv's DRUNet), ``ffdnet`` or
+            ``dncnn`` (:mod:`proxmatch.denoisers.networks`), or ``given``, a network of the user's
+            own class, which is passed along (:meth:`GradientStep.of`).
+        widths: channels at each scale; four scales for DRUNet, one for FFDNet and DnCNN.
+        blocks: residual blocks at each scale, of the scaled UNet and DRUNet; convolutions of FFDNet
+            and DnCNN.
+        activation: of DRUNet: ``E`` for ELU, ``S`` for softplus, ``R`` for ReLU.
+        smooth: sharpness of the softplus that stands for activations with a kink
+            (:func:`proxmatch.denoisers.smooth`); None leaves them as they are. True stands for the
+            default sharpness, False and 0 for None.
+        given: how a network of the user's own is called.
         sigma: noise level of the training; a network of many levels is evaluated there unless
             told otherwise.
         levels: smallest and largest noise level of the training, of a network of many levels.
@@ -44,19 +77,36 @@ class GradientStepConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     channels: int = Field(3, ge=1)
-    network: Literal["unet", "scaled-unet", "drunet"] = "unet"
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((24, 48), min_length=2)
+    network: Literal["unet", "scaled-unet", "drunet", "ffdnet", "dncnn", "given"] = "unet"
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((24, 48), min_length=1)
     blocks: int = Field(2, ge=1)
-    activation: Literal["E", "S"] = "E"
+    activation: Literal["E", "S", "R"] = "E"
+    smooth: Level | None = None
+    given: GivenConfig | None = None
     sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
     levels: tuple[Level, Level] | None = None
     lipschitz: float | None = Field(None, ge=0, allow_inf_nan=False)
+
+    @field_validator("smooth", mode="before")
+    @classmethod
+    def _sharpness(cls, value: Any) -> Any:
+        return SHARPNESS if value is True else value or None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.network == "drunet" and len(self.widths) != 4:
             raise ValueError(f"DRUNet has four scales, not {len(self.widths)} widths")
+        if self.network in ("unet", "scaled-unet") and len(self.widths) < 2:
+            raise ValueError("a UNet has at least two widths")
+        if (self.network == "given") is (self.given is None):
+            raise ValueError("a given network, and no other, is described by 'given'")
         return self
+
+    @model_serializer(mode="wrap")
+    def _lean(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what a network of the first kinds does not have: older versions read it."""
+        out: dict[str, Any] = dump(self)
+        return {k: v for k, v in out.items() if v is not None or k not in ("smooth", "given")}
 
     @classmethod
     def compact(cls, **changes: Any) -> GradientStepConfig:
@@ -74,35 +124,20 @@ class GradientStepConfig(BaseModel):
         """The published GSDRUNet: 17 M parameters."""
         return cls(**{"network": "drunet", "widths": (64, 128, 256, 512), **changes})
 
-    @property
-    def multiple(self) -> int:
-        """Image sides are brought to multiples of this by replicating the border."""
-        return self.finest << (len(self.widths) - 1)
-
-    @property
-    def finest(self) -> int:
-        """Pixels between neighbors at the finest scale of the network."""
-        return ScaledUNet.UNSHUFFLE if self.network == "scaled-unet" else 1
-
-    @property
-    def conditional(self) -> bool:
-        """Whether the network is told the noise level."""
-        return self.network != "unet"
-
-    @property
-    def smallest(self) -> int:
-        """Image sides are brought to at least this."""
-        return 32 if self.network == "drunet" else self.multiple
-
 
 class GradientStep(ProximalDenoiser):
     """A gradient-step denoiser.
 
     Args:
         config: the layout; :meth:`GradientStepConfig.compact` by default.
+        network: N, where the configuration says that it is given; see :meth:`of`.
 
     Attributes:
+        network: N.
         lipschitz: the current estimate of L, or None; set it after measuring it.
+
+    Raises:
+        InputError: a network that is missing, or one too many.
     """
 
     always_convex = False
@@ -112,13 +147,87 @@ class GradientStep(ProximalDenoiser):
     memory_format = torch.channels_last
 
     config: GradientStepConfig
+    network: Network
 
-    def __init__(self, config: GradientStepConfig | None = None) -> None:
+    def __init__(
+        self, config: GradientStepConfig | None = None, network: nn.Module | None = None
+    ) -> None:
         config = config or GradientStepConfig.compact()
         super().__init__(config.channels, config.sigma)
         self.config = config
         self.lipschitz = config.lipschitz
-        self.network = _build(config).to(memory_format=self.memory_format)
+        built = _build(config, network)
+        if config.smooth is not None:
+            built = smooth(built, config.smooth)  # type: ignore[assignment]
+        self.network = built.to(memory_format=self.memory_format)
+
+    @classmethod
+    def of(
+        cls,
+        network: nn.Module,
+        *,
+        channels: int = 3,
+        told: Told | None = None,
+        residual: bool = False,
+        multiple: int = 1,
+        smooth: float | bool = False,
+        **settings: Any,
+    ) -> Self:
+        """The gradient-step denoiser of any network: any ``nn.Module``, any denoiser of deepinv.
+
+        Whether and how the network is told the noise level is found out by calling it on small
+        random images. It is held, not copied, unless it is made smooth.
+
+        Args:
+            network: N: images ``(B, C, H, W)`` to images of the same shape, differentiable twice.
+            channels: image channels C.
+            told: how it is told the noise level (:class:`~proxmatch.denoisers.given.GivenConfig`);
+                found out by default.
+            residual: whether it returns the noise: N(x) is x minus its output.
+            multiple: image sides it takes are multiples of this; others are padded.
+            smooth: exchange activations with kinks for smooth ones, of this sharpness if it is a
+                number (:func:`proxmatch.denoisers.smooth`).
+            settings: ``sigma``, ``levels`` and ``lipschitz`` of :class:`GradientStepConfig`.
+
+        Raises:
+            InputError: the network cannot be called in this way.
+
+        Warns:
+            NotSmoothWarning: it has kinks, where D jumps and is no proximal map.
+        """
+        given = describe(network, channels, told=told, residual=residual, multiple=multiple)
+        kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
+        model = cls(GradientStepConfig(channels=channels, **kind, **settings), network)
+        model.train(network.training)
+        model.tell_kinks()
+        return model
+
+    def tell_kinks(self) -> None:
+        """Warn if the network has kinks, where D jumps.
+
+        Warns:
+            NotSmoothWarning: naming the layers.
+        """
+        side = -(-TRIED // self.network.multiple) * self.network.multiple
+        like = next(self.parameters(), torch.zeros(()))
+        x = torch.full((1, self.channels, side, side), 0.5).to(like)
+        level = x.new_full((1, 1, 1, 1), 0.1) if self.conditional else None
+        part = self.network.module if isinstance(self.network, Given) else self.network
+        found = kinks(part, lambda: self._network(x, level))
+        if not found:
+            return
+        names = ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+        todo = (
+            "pass smooth=True, or exchange them yourself"
+            if self.config.smooth is None
+            else "smooth=True cannot exchange these; write them as nn.Softplus or average pooling"
+        )
+        warnings.warn(
+            f"{names}: these layers have kinks, where a gradient-step denoiser jumps, so that it "
+            f"is no proximal map and the L that is measured does not count; {todo}",
+            NotSmoothWarning,
+            stacklevel=3,
+        )
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D(x) = x - grad g(x), the shape of x."""
@@ -205,18 +314,18 @@ class GradientStep(ProximalDenoiser):
     @property
     def conditional(self) -> bool:
         """Whether the network is told the noise level."""
-        return self.config.conditional
+        return self.network.conditional
 
     @property
-    def reach(self) -> Reach:
-        """With r the reach of the network N, grad g = r - J_N^T r reaches 2 r."""
-        config, coarsest = self.config, self.config.multiple
-        finest = config.finest
-        convolutions = 2 * (config.blocks if config.conditional else 1)
-        # Of the scales but the coarsest, on the way down and up: 1 + 2 + 4 + ...
-        finer = 2 * convolutions * (coarsest - finest)
-        radius = 2 * finest + finer + convolutions * coarsest + coarsest - 1
-        return Reach(2 * radius, coarsest)
+    def maps(self) -> bool:
+        """Whether the noise level may differ between pixels."""
+        return self.network.maps
+
+    @property
+    def reach(self) -> Reach | None:
+        """With r the reach of the network N, grad g = r - J_N^T r reaches 2 r; None if unknown."""
+        radius = self.network.radius
+        return None if radius is None else Reach(2 * radius, self.network.multiple)
 
     def _why(self) -> str:
         if self.lipschitz is not None and self.lipschitz >= 1:
@@ -236,37 +345,39 @@ class GradientStep(ProximalDenoiser):
         bottom, right = (self._missing(n) for n in (height, width))
         if not bottom and not right:
             return self._call(x, sigma)
-        padded = F.pad(x, (0, right, 0, bottom), mode="replicate")
-        return self._call(padded, sigma)[..., :height, :width]
+        border = (0, right, 0, bottom)
+        if sigma is not None and is_map(sigma):
+            sigma = F.pad(sigma, border, mode="replicate")
+        return self._call(F.pad(x, border, mode="replicate"), sigma)[..., :height, :width]
 
     def _missing(self, n: int) -> int:
-        m = self.config.multiple
-        return max(-(-n // m) * m, self.config.smallest) - n
+        m = self.network.multiple
+        return max(-(-n // m) * m, self.network.smallest) - n
 
     def _call(self, x: Tensor, sigma: Tensor | None) -> Tensor:
         out: Tensor = self.network(x) if sigma is None else self.network(x, sigma)
         return out
 
     def _level(self, x: Tensor, sigma: float | Tensor | None) -> Tensor | None:
-        """Noise level of each image, ``(B, 1, 1, 1)``, for a network that wants one."""
-        if not self.config.conditional:
+        """Noise level of each image, ``(B, 1, 1, 1)``, or pixel, ``(B, 1, H, W)``, if wanted."""
+        if not self.conditional:
             return None
-        return self._levels(x, sigma).view(-1, 1, 1, 1)
+        level = self._levels(x, sigma)
+        return level if is_map(level) else level.view(-1, 1, 1, 1)
 
 
-def _build(config: GradientStepConfig) -> nn.Module:
-    if config.network == "unet":
-        return CompactUNet(config.channels, config.widths)
-    if config.network == "scaled-unet":
-        return ScaledUNet(config.channels, config.widths, config.blocks)
-    from deepinv.models import DRUNet
-
-    network: nn.Module = DRUNet(
-        in_channels=config.channels,
-        out_channels=config.channels,
-        nc=config.widths,
-        nb=config.blocks,
-        act_mode=config.activation,
-        pretrained=None,
-    )
-    return network
+def _build(config: GradientStepConfig, network: nn.Module | None) -> Network:
+    if config.given is None:
+        if network is not None:
+            raise InputError(f"the network of a {config.network} is built from its configuration")
+        return NETWORKS[config.network](config)
+    name = config.given.name
+    if network is None:
+        raise InputError(
+            f"its network is of a class of your own, {name}: pass network=, such a network or a "
+            "function that makes one"
+        )
+    kind = type(network).__name__
+    if kind != name.rpartition(".")[2]:
+        raise InputError(f"its network is of the class {name}, the one passed is a {kind}")
+    return Given(network, config.given)

@@ -1,13 +1,15 @@
-"""Published denoising networks, as plain modules: FFDNet and DnCNN as in KAIR.
+"""Networks N that gradient-step denoisers are made of: what they must tell, and published ones.
 
-They are denoisers of deepinv and take part in plug-and-play as they are. They are no proximal maps:
-:class:`~proxmatch.denoisers.GradientStep` makes one of them.
+Each is a denoiser of deepinv and takes part in plug-and-play as it is. None is a proximal map:
+:class:`~proxmatch.denoisers.GradientStep` makes one of it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
+import deepinv
 import torch
 import torch.nn.functional as F
 from deepinv.models import Denoiser
@@ -16,7 +18,25 @@ from torch import Tensor, nn
 from proxmatch.errors import InputError
 
 
-class FFDNet(Denoiser):  # type: ignore[misc]
+class Network(Denoiser):  # type: ignore[misc]
+    """A network N, called as N(x) or N(x, s), and what a gradient-step denoiser asks it for.
+
+    Attributes:
+        conditional: whether it is told the noise level s.
+        maps: whether s may differ between pixels, ``(B, 1, H, W)``.
+        multiple: image sides it takes are multiples of this.
+        smallest: and at least this.
+        radius: N(x) at a pixel depends on x within this many pixels; None if unknown.
+    """
+
+    conditional: bool = False
+    maps: bool = False
+    multiple: int = 1
+    smallest: int = 1
+    radius: int | None = None
+
+
+class FFDNet(Network):
     """FFDNet: convolutions on two by two pixels gathered into channels, and one for the level.
 
     Zhang, Zuo and Zhang, "FFDNet: toward a fast and flexible solution for CNN-based image
@@ -31,11 +51,16 @@ class FFDNet(Denoiser):  # type: ignore[misc]
     #: Pixels gathered into channels, in each direction.
     UNSHUFFLE = 2
 
+    conditional = True
+    maps = True
+    multiple = UNSHUFFLE
+
     def __init__(self, channels: int = 3, width: int = 96, depth: int = 12) -> None:
         super().__init__()
         self.channels = channels
         packed = channels * self.UNSHUFFLE**2
         self.model = _convolutions(packed + 1, packed, width, depth)
+        self.radius = self.UNSHUFFLE * depth + self.UNSHUFFLE - 1
 
     def forward(self, x: Tensor, sigma: float | Tensor, **kwargs: Any) -> Tensor:
         """The denoised image, the shape of x.
@@ -51,15 +76,15 @@ class FFDNet(Denoiser):  # type: ignore[misc]
         border = (0, width % self.UNSHUFFLE, 0, height % self.UNSHUFFLE)
         if any(border):
             x = F.pad(x, border, mode="replicate")
-            level = F.pad(level, border, mode="replicate") if level.shape[-1] > 1 else level
+            level = F.pad(level, border, mode="replicate") if is_map(level) else level
         y = F.pixel_unshuffle(x, self.UNSHUFFLE)
-        if level.shape[-1] > 1:
+        if is_map(level):
             level = F.avg_pool2d(level, self.UNSHUFFLE)
         y = self.model(torch.cat([y, level.expand(-1, 1, *y.shape[2:])], 1))
         return F.pixel_shuffle(y, self.UNSHUFFLE)[..., :height, :width]
 
 
-class DnCNN(Denoiser):  # type: ignore[misc]
+class DnCNN(Network):
     """DnCNN: x minus the noise that plain convolutions find in it; it is not told the level.
 
     Zhang, Zuo, Chen, Meng and Zhang, "Beyond a Gaussian denoiser: residual learning of deep CNN
@@ -76,11 +101,61 @@ class DnCNN(Denoiser):  # type: ignore[misc]
         super().__init__()
         self.channels = channels
         self.model = _convolutions(channels, channels, width, depth)
+        self.radius = depth
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None, **kwargs: Any) -> Tensor:
         """The denoised image, the shape of x; the noise level is not used."""
         out: Tensor = x - self.model(x)
         return out
+
+
+class DRUNet(deepinv.models.DRUNet, Network):  # type: ignore[misc]
+    """deepinv's DRUNet, which is KAIR's: four scales, the noise level as a further channel.
+
+    Args:
+        channels: image channels.
+        widths: channels at each scale.
+        blocks: residual blocks at each scale, on the way down and up.
+        activation: ``R`` for ReLU, ``E`` for ELU, ``S`` for softplus.
+    """
+
+    conditional = True
+    maps = True
+    multiple = 8
+    smallest = 32
+
+    def __init__(
+        self,
+        channels: int = 3,
+        widths: Sequence[int] = (64, 128, 256, 512),
+        blocks: int = 4,
+        activation: Literal["R", "E", "S"] = "R",
+    ) -> None:
+        super().__init__(
+            in_channels=channels,
+            out_channels=channels,
+            nc=widths,
+            nb=blocks,
+            act_mode={"S": "s"}.get(activation, activation),  # deepinv's own letters
+            pretrained=None,
+        )
+        self.radius = unet_radius(blocks, self.multiple)
+
+    def forward(self, x: Tensor, sigma: float | Tensor, **kwargs: Any) -> Tensor:
+        """The denoised image, the shape of x.
+
+        Args:
+            x: images, ``(B, C, H, W)``.
+            sigma: noise level, as in :meth:`FFDNet.forward`.
+            kwargs: not used.
+        """
+        out: Tensor = super().forward(x, level_map(x, sigma))
+        return out
+
+
+def is_map(level: Tensor) -> bool:
+    """Whether noise levels differ between the pixels of an image."""
+    return level.dim() == 4 and level.shape[-2:] != (1, 1)
 
 
 def level_map(x: Tensor, sigma: float | Tensor) -> Tensor:
@@ -94,17 +169,30 @@ def level_map(x: Tensor, sigma: float | Tensor) -> Tensor:
         InputError: any other shape.
     """
     level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device)
-    if level.numel() == 1:
-        return level.reshape(1, 1, 1, 1).expand(len(x), 1, 1, 1)
-    if level.numel() == len(x):
-        return level.reshape(-1, 1, 1, 1)
-    if level.dim() == 4 and level.shape[0] in (1, len(x)) and level.shape[1:] == (1, *x.shape[2:]):
-        return level.expand(len(x), -1, -1, -1)
+    if is_map(level):
+        if level.shape[0] in (1, len(x)) and level.shape[1:] == (1, *x.shape[2:]):
+            return level.expand(len(x), -1, -1, -1)
+    elif level.numel() in (1, len(x)):
+        return level.reshape(-1, 1, 1, 1).expand(len(x), 1, 1, 1)
     raise InputError(
-        f"noise levels of shape {tuple(level.shape)} for images of shape {tuple(x.shape)}; give a "
-        f"number, one for each image, ({len(x)},), or one for each pixel, "
+        f"noise levels of shape {tuple(level.shape)} for images of shape {tuple(x.shape)}; give "
+        f"one, one for each image, ({len(x)},), or one for each pixel, "
         f"({len(x)}, 1, {x.shape[2]}, {x.shape[3]})"
     )
+
+
+def unet_radius(blocks: int, coarsest: int, finest: int = 1) -> int:
+    """How far a UNet of residual blocks of two 3 x 3 convolutions sees, in pixels.
+
+    Args:
+        blocks: at each scale, on the way down and up.
+        coarsest: pixels between neighbors at the coarsest scale.
+        finest: and at the finest, where the first and the last convolution are.
+    """
+    convolutions = 2 * blocks
+    # Of the scales but the coarsest, on the way down and up: 1 + 2 + 4 + ...
+    finer = 2 * convolutions * (coarsest - finest)
+    return 2 * finest + finer + convolutions * coarsest + coarsest - 1
 
 
 def _convolutions(inputs: int, outputs: int, width: int, depth: int) -> nn.Sequential:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.networks import is_map
 from proxmatch.errors import InputError, ProxmatchWarning, TooLargeError
 
 TILE = 512
@@ -76,6 +77,11 @@ class Tiled(ProximalDenoiser):
         return self.inner.linearize(x, sigma)
 
     @property
+    def maps(self) -> bool:
+        """Whether D takes maps of noise levels."""
+        return self.inner.maps
+
+    @property
     def smoothness(self) -> float:
         """L_H of D."""
         return self.inner.smoothness
@@ -91,7 +97,10 @@ class Tiled(ProximalDenoiser):
             level = sigma if levels is None else levels[b % len(levels)][None]
             for rows, inside_rows, kept_rows in self._cuts(height):
                 for cols, inside_cols, kept_cols in self._cuts(width):
-                    piece = self.inner(x[b : b + 1, :, rows, cols], level)
+                    here = level
+                    if isinstance(level, Tensor) and is_map(level):
+                        here = level[..., rows, cols]
+                    piece = self.inner(x[b : b + 1, :, rows, cols], here)
                     out[b, :, kept_rows, kept_cols] = piece[0, :, inside_rows, inside_cols]
         return out
 

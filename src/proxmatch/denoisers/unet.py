@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from proxmatch.denoisers.networks import Network, is_map, level_map, unet_radius
 
-class CompactUNet(nn.Module):
+
+class CompactUNet(Network):
     """N(x) = x + UNet(x): one residual block a scale, ELU, biases, additive skips.
 
     ELU is once continuously differentiable, which is what a Jacobian of D needs.
@@ -37,8 +40,10 @@ class CompactUNet(nn.Module):
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
         self.decode = nn.ModuleList(_Block(w) for w in widths[:-1])
         self.tail = nn.Conv2d(widths[0], channels, 3, padding=1)
+        self.multiple = self.smallest = 1 << (len(widths) - 1)
+        self.radius = unet_radius(1, self.multiple)
 
-    def forward(self, x: Tensor, sigma: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None, **kwargs: Any) -> Tensor:
         """N(x), the shape of x; the noise level is not used."""
         y = self.head(x)
         skips = []
@@ -82,7 +87,7 @@ class _Block(nn.Module):
         return out
 
 
-class ScaledUNet(nn.Module):
+class ScaledUNet(Network):
     """N_s(x) = x + s U((x - c) / s, log s) for every noise level s.
 
     The level enters twice: as a scale, and as one more input channel. Two by two pixels are
@@ -97,6 +102,9 @@ class ScaledUNet(nn.Module):
 
     #: Pixels gathered into channels, in each direction.
     UNSHUFFLE = 2
+
+    conditional = True
+    maps = True
 
     def __init__(
         self,
@@ -116,18 +124,22 @@ class ScaledUNet(nn.Module):
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
         self.decode = nn.ModuleList(_blocks(w, blocks) for w in widths[:-1])
         self.tail = nn.Conv2d(widths[0], packed, 3, padding=1)
+        self.multiple = self.smallest = self.UNSHUFFLE << (len(widths) - 1)
+        self.radius = unet_radius(blocks, self.multiple, self.UNSHUFFLE)
 
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sigma: float | Tensor, **kwargs: Any) -> Tensor:
         """N_s(x), the shape of x.
 
         Args:
             x: images, ``(B, C, H, W)``, H and W multiples of the strides.
-            sigma: noise level s of each image, ``(B, 1, 1, 1)``, or of each pixel,
-                ``(B, 1, H, W)``.
+            sigma: noise level s: a number, one for each image, ``(B,)`` or ``(B, 1, 1, 1)``, or
+                one for each pixel, ``(B, 1, H, W)``.
+            kwargs: not used.
         """
+        sigma = level_map(x, sigma)
         y = F.pixel_unshuffle((x - self.centre) / sigma, self.UNSHUFFLE)
         level = (sigma.log() + 3.5) / 2  # about -1 to 1 for levels from 0.003 to 0.25
-        if level.shape[-1] > 1:
+        if is_map(level):
             level = F.avg_pool2d(level, self.UNSHUFFLE)
         y = self.head(torch.cat([y, level.expand(len(y), 1, *y.shape[2:])], 1))
         skips = []

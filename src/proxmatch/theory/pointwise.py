@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proxmatch.denoisers import GradientStep, GradientStepConfig, ProximalDenoiser
+from proxmatch.denoisers import GradientStep, ProximalDenoiser
 from proxmatch.denoisers.base import Linearization
 
 
@@ -111,6 +111,4 @@ def pointwise_gradient_step(dimension: int, units: int = 32) -> GradientStep:
     """A gradient-step denoiser whose network is a perceptron of every pixel."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = GradientStep(GradientStepConfig(channels=dimension, widths=(1, 1)))
-        model.network = _Residual(dimension, units)
-    return model
+        return GradientStep.of(_Residual(dimension, units), channels=dimension)

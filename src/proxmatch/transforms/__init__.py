@@ -4,6 +4,7 @@ from proxmatch.transforms.align import align
 from proxmatch.transforms.aligned import Aligned
 from proxmatch.transforms.base import Transformed
 from proxmatch.transforms.colours import ColourStatistics, colour_statistics, colours_of
+from proxmatch.transforms.lifted import Lifted
 from proxmatch.transforms.measured_colours import statistics_from_measurements
 from proxmatch.transforms.relaxed import Relaxed
 from proxmatch.transforms.strength import (
@@ -17,12 +18,15 @@ from proxmatch.transforms.strength import (
 from proxmatch.transforms.symmetrized import Symmetrized
 
 #: By the names checkpoints know them under.
-TRANSFORMS: dict[str, type[Transformed]] = {t.kind: t for t in (Aligned, Relaxed, Symmetrized)}
+TRANSFORMS: dict[str, type[Transformed]] = {
+    t.kind: t for t in (Aligned, Lifted, Relaxed, Symmetrized)
+}
 
 __all__ = [
     "TRANSFORMS",
     "Aligned",
     "ColourStatistics",
+    "Lifted",
     "Relaxed",
     "Symmetrized",
     "Transformed",

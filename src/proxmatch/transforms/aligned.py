@@ -87,6 +87,10 @@ class Aligned(Transformed):
         if "inner" in self._modules:
             self.inner.sigma = None if sigma is None else sigma * self.scale
 
+    def convexity(self, sigma: float | None = None) -> float:
+        """The lower bound mu of D, at the level that D sees."""
+        return self.inner.convexity(None if sigma is None else self.scale * sigma)
+
     def enter(self, x: Tensor) -> Tensor:
         """A x = s U (x - m) + c, the shape of x."""
         return _mix(self.scale * self.rotation, x - _colour(self.mean, x)) + _colour(self.centre, x)

@@ -77,6 +77,11 @@ class Transformed(ProximalDenoiser):
         return self.inner.conditional
 
     @property
+    def maps(self) -> bool:
+        """Whether D takes maps of noise levels."""
+        return self.inner.maps
+
+    @property
     def levels(self) -> tuple[float, float] | None:
         """Those of D."""
         return self.inner.levels

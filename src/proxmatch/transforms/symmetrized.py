@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.networks import is_map
 from proxmatch.errors import InputError
 from proxmatch.transforms.base import Transformed
 
@@ -54,17 +55,19 @@ class Symmetrized(Transformed):
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """The mean of g^{-1} D(g x), the shape of x."""
         x = self._square(x)
-        return self._mean([undo(self.inner(do(x, *g), sigma), *g) for g in self.elements])
+        parts = [undo(self.inner(do(x, *g), _turned(sigma, *g)), *g) for g in self.elements]
+        return self._mean(parts)
 
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """The mean of h(g x), ``(B,)``."""
         x = self._square(x)
-        return self._mean([self.inner.potential(do(x, *g), sigma) for g in self.elements])
+        parts = [self.inner.potential(do(x, *g), _turned(sigma, *g)) for g in self.elements]
+        return self._mean(parts)
 
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D_G(x) and v -> the mean of g^{-1} J(g x) g v."""
         x = self._square(x).detach()
-        at = [self.inner.linearize(do(x, *g), sigma) for g in self.elements]
+        at = [self.inner.linearize(do(x, *g), _turned(sigma, *g)) for g in self.elements]
 
         def jacobian(v: Tensor) -> Tensor:
             parts = zip(at, self.elements, strict=True)
@@ -90,6 +93,11 @@ class Symmetrized(Transformed):
 def do(x: Tensor, mirror: bool, turns: int) -> Tensor:
     """G x: mirrored left to right or not, then turned by quarter turns."""
     return torch.rot90(x.flip(-1) if mirror else x, turns, (-2, -1)).contiguous()
+
+
+def _turned(sigma: float | Tensor | None, mirror: bool, turns: int) -> float | Tensor | None:
+    """G s for a map of noise levels s; levels of whole images stay."""
+    return do(sigma, mirror, turns) if isinstance(sigma, Tensor) and is_map(sigma) else sigma
 
 
 def undo(x: Tensor, mirror: bool, turns: int) -> Tensor:
