@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from proxmatch.data import embedded
+from proxmatch.data.domain import LUMA
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.denoisers.tiles import TILE, tiled
 from proxmatch.errors import DivergenceWarning, InputError
@@ -22,9 +25,14 @@ from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.problems.catalogue import image_side, make_problem
 from proxmatch.problems.catalogue import options as read_options
+from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements
+from proxmatch.transforms.strength import MARGIN, MIDDLING_LEVEL
 
 #: Pixels of all images that are handled together.
 TOGETHER = 512 * 512
+
+#: Side of the embedded crops that a strength is chosen on, and one in how many of them is used.
+SIDE, PICTURES = 64, 12
 
 #: Makes the problem for measurements of (h, w) pixels.
 Builder = Callable[[tuple[int, int]], Problem]
@@ -66,7 +74,8 @@ def reconstruct(
         measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes.
         options: of a problem that is given by name, such as ``["factor=2"]``.
         iterations: number of steps, if not that of the problem.
-        sigma: noise level for the denoiser, if not its own.
+        sigma: noise level for the denoiser, if not its own. A denoiser of many levels that has
+            been given neither this nor a strength gets the one of :func:`at_strength`.
         tile: side of the tiles of the denoiser, in pixels.
         batch: images of one size handled together; as many as have 512 x 512 pixels by default.
         on_step: told after each step how many images made it, for a progress bar.
@@ -88,6 +97,11 @@ def reconstruct(
         raise InputError("there are no measurements; give at least one")
     place = next(model.parameters(), given[0])
     build = _builder(problem, options, model.channels)
+    if sigma is None and isinstance(problem, Problem):
+        first = given[0][None].to(place)
+        model = at_strength(model, placed(problem, place), first)
+    elif sigma is None:
+        model = at_strength(model, build)
     model = tiled(model, tile)
 
     def denoise(z: Tensor, level: Any) -> Tensor:
@@ -120,6 +134,54 @@ def reconstruct(
             stacklevel=2,
         )
     return Reconstruction(images_, status, steps)
+
+
+def at_strength(
+    model: ProximalDenoiser, problem: Problem | Builder, y: Tensor | None = None
+) -> ProximalDenoiser:
+    """A denoiser of many levels at a strength that suits a problem; any other as it is.
+
+    One whose strength was chosen already (:func:`proxmatch.transforms.choose_strength`) is left
+    alone. For a problem that can be made for any size, the strength is chosen on pictures that
+    come with proxmatch, so that it depends on the denoiser and the problem alone; for a given
+    problem it is chosen on the measurements. To have it chosen on images of your own, call
+    ``choose_strength`` yourself.
+
+    Args:
+        model: D.
+        problem: a problem, or what makes one for measurements of a size.
+        y: measurements of a given problem, ``(B, ...)``.
+    """
+    if not model.conditional or any(getattr(t, "level", None) is not None for t in model.chain):
+        return model
+    place = next(model.parameters())
+    if isinstance(problem, Problem):
+        if y is None:
+            raise InputError("give measurements of the problem to choose a strength on")
+        return choose_strength_from_measurements(model, problem, y, measured=False).denoiser
+    small = _small(problem)
+    if small is None:  # a mask or a kernel of one size: nothing to simulate on
+        return Relaxed(model, min(1.0, MARGIN / (model.core.lipschitz or 1.0)), MIDDLING_LEVEL)
+    images = embedded("photographs", SIDE).adaptation[::PICTURES]
+    rows, cols = (n - SIDE for n in small.img_size[1:])
+    images = F.pad(images, (0, cols, 0, rows), "reflect")
+    if model.channels != images.shape[1]:
+        grey = torch.einsum("c,nchw->nhw", LUMA, images)[:, None]
+        images = grey.expand(-1, model.channels, -1, -1)
+    small, images = placed(small, place), images.to(place).contiguous()
+    return choose_strength(model, small, images, measured=False).denoiser
+
+
+def _small(build: Builder) -> Problem | None:
+    """The problem for images just large enough for the embedded crops, if it can be made."""
+    for side in (8, 16, 32, SIDE):
+        try:
+            problem = build((side, side))
+        except InputError:
+            continue
+        if all(SIDE <= n < 2 * SIDE for n in problem.img_size[1:]):
+            return problem
+    return None
 
 
 def placed(problem: Problem, like: Tensor) -> Problem:

@@ -21,7 +21,7 @@ from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
 from proxmatch.problems.catalogue import entry, image_side, make_problem, options, reduction
 from proxmatch.randomness import fingerprint
-from proxmatch.reconstruction import TOGETHER, placed, reconstruct
+from proxmatch.reconstruction import TOGETHER, at_strength, placed, reconstruct
 
 RECORD = "reconstruction.json"
 #: SSIM is left out above this: it needs about twenty copies of an image.
@@ -91,9 +91,16 @@ class Job:
                 )
             if (out / target).resolve() == path.resolve():
                 raise InputError(f"{path} would be overwritten; choose another --out")
+        model = at_strength(
+            model,
+            lambda size: make_problem(
+                problem, image_side(problem, size, read), read, channels=model.channels
+            ),
+        )
         settings = {
             "model": name,
             "weights": checkpoint.fingerprint(model),
+            "strength": {"t": getattr(model, "t", 1.0), "sigma": model.sigma},
             "problem": problem,
             "options": sorted(given),
             "read": {k: fingerprint([v]) for k, v in read.items() if isinstance(v, Tensor)},

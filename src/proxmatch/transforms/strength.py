@@ -163,6 +163,7 @@ def choose_strength(
     images: Tensor,
     *,
     proximal: bool = True,
+    measured: bool = True,
     strengths: Sequence[float] = STRENGTHS,
     quality: Quality | None = None,
     iterations: int | None = None,
@@ -176,6 +177,8 @@ def choose_strength(
         images: of the domain and of the problem's size, ``(N, C, H, W)``; one will do.
         proximal: keep t L(s) < 1 for a denoiser of many levels whose L is not below one by
             construction; without it the best strength is chosen, and L is only measured.
+        measured: measure L along the chosen run, and weaken t until t L < 1 there. Without it, L
+            is that of the denoiser's card, which is quicker and no more than a first guess.
         strengths: values of t for a denoiser of one level; t = 1 is always tried, so that the
             winner is never worse than D itself on the given images.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
@@ -187,7 +190,7 @@ def choose_strength(
     """
     if model.conditional:
         found = _two_numbers(
-            model, _Simulation(problem, images, quality, iterations, seed), proximal
+            model, _Simulation(problem, images, quality, iterations, seed), proximal, measured
         )
     else:
         found = tune(
@@ -210,6 +213,7 @@ def choose_strength_from_measurements(
     y: Tensor,
     *,
     proximal: bool = True,
+    measured: bool = True,
     strengths: Sequence[float] = STRENGTHS,
     iterations: int | None = None,
     seed: int = 0,
@@ -228,6 +232,7 @@ def choose_strength_from_measurements(
         problem: what y was measured by.
         y: measurements, ``(N, ...)``, N >= 1.
         proximal: as in :func:`choose_strength`.
+        measured: as there.
         strengths: values of t, for a denoiser of one level.
         iterations: PnP steps, if not those of the problem.
         seed: of the simulated noise.
@@ -237,6 +242,7 @@ def choose_strength_from_measurements(
         problem,
         stand_ins(model, problem, y, iterations=iterations),
         proximal=proximal,
+        measured=measured,
         strengths=strengths,
         iterations=iterations,
         seed=seed,
@@ -357,7 +363,9 @@ class _Simulation:
         return max(found)
 
 
-def _two_numbers(model: ProximalDenoiser, score: _Simulation, proximal: bool) -> Tuned[Relaxed]:
+def _two_numbers(
+    model: ProximalDenoiser, score: _Simulation, proximal: bool, measured: bool
+) -> Tuned[Relaxed]:
     """Levels one after the other while that pays, at the largest t allowed and at half of it."""
     low, high = model.levels or (LEVELS[0], LEVELS[-1])
     levels = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
@@ -388,7 +396,7 @@ def _two_numbers(model: ProximalDenoiser, score: _Simulation, proximal: bool) ->
         if trials[half, largest / 2].psnr > best.psnr:
             best = trials[half, largest / 2]
         chosen = Relaxed(model, best.strength, best.sigma)
-        if not bounded:
+        if not bounded or (not measured and constant is not None):
             break
         constant = score.lipschitz(model, chosen)
         if not proximal or best.strength * constant < 1:
