@@ -38,14 +38,16 @@ class Identity(ProximalDenoiser):
 
 
 def no_denoiser(problem: Problem, images: Tensor, *, seed: int = 0) -> Tuned[Identity]:
-    """Gradient steps alone, and where to stop them.
+    """Plain gradient steps alone, and where to stop them.
 
-    Stopping early is all the regularisation there is: ``chosen.iteration`` steps did best on the
-    images, for ``pnp_pgd(..., iterations=...)``; 0 is the start itself.
+    Stopping early is all the regularization there is: ``chosen.iteration`` steps did best on the
+    images, for ``pnp_pgd(..., iterations=..., warm=0)``; 0 is the start itself.
 
     Args:
         problem: what to reconstruct from.
         images: of the problem's size, ``(N, C, H, W)``.
         seed: of the simulated noise.
     """
-    return tune(lambda _: Identity(problem.img_size[0]), (0.0,), problem, images, seed=seed)
+    return tune(
+        lambda _: Identity(problem.img_size[0]), (0.0,), problem.plain(), images, seed=seed
+    )

@@ -60,9 +60,9 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     for some in torch.split(test, TOGETHER):
         y = problem.measure(some, seed=seed)
         start += psnr(problem.initial(y), some).tolist()
-        run = pnp_pgd(
-            y, problem, denoiser, record=(), iterations=about.get("iterations"), warm=None
-        )
+        steps = about.get("iterations")  # of no denoiser: plain steps, stopped early
+        warm = None if steps is None else 0
+        run = pnp_pgd(y, problem, denoiser, record=(), iterations=steps, warm=warm)
         found += psnr(run.reconstruction, some).tolist()
         status += [str(s) for s in run.status]
     return {
