@@ -394,9 +394,7 @@ def test_a_network_of_ones_own_class_is_saved_and_loaded(tmp_path: Path) -> None
         assert torch.equal(again(x), model(x))
         assert again.configuration() == model.configuration()
     assert all(torch.equal(p, q) for p, q in zip(own.parameters(), kept, strict=True))
-    with pytest.raises(
-        CheckpointError, match=r"own, torch.*Sequential: pass network="
-    ):
+    with pytest.raises(CheckpointError, match=r"own, torch.*Sequential: pass network="):
         load(folder)
     with pytest.raises(CheckpointError, match="the one passed is a Smooth"):
         load(folder, network=Smooth())
