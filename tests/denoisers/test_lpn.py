@@ -22,28 +22,29 @@ def official_potential(state: dict[str, Tensor], x: Tensor, beta: float, alpha: 
     def resized(n: int) -> Tensor:
         return F.interpolate(x, (n, n), mode="bilinear", align_corners=False, antialias=False)
 
-    strides, sides = [2, 1, 2, 1, 2], [128, 64, 64, 32, 32]
+    full = x.shape[-1]
+    strides, sides = [2, 1, 2, 1, 2], [full, full // 2, full // 2, full // 4, full // 4]
     y = act(F.conv2d(x, state["lin.0.weight"], state["lin.0.bias"], padding=1))
     for i, (s, n) in enumerate(zip(strides, sides, strict=True), start=1):
         skip = F.conv2d(
             resized(n), state[f"res.{i - 1}.weight"], state[f"res.{i - 1}.bias"], s, padding=1
         )
         y = act(F.conv2d(y, state[f"lin.{i}.weight"], None, s, padding=1) + skip)
-    skip = F.conv2d(resized(16), state["res.5.weight"], state["res.5.bias"])
+    skip = F.conv2d(resized(full // 8), state["res.5.weight"], state["res.5.bias"])
     y = act(F.conv2d(y, state["lin.6.weight"]) + skip)
     top = F.linear(y.mean((2, 3)), state["lin.7.weight"], state["lin.7.bias"])
     return top[:, 0] + alpha * (x**2).flatten(1).sum(1)
 
 
-def official_state(hidden: int) -> dict[str, Tensor]:
+def official_state(hidden: int, top: int = 16) -> dict[str, Tensor]:
     """Random weights under the published names, the constrained ones exp(N) as in that code."""
     state = {
         "lin.0.weight": torch.randn(hidden, 3, 3, 3) / 5,
         "lin.0.bias": torch.randn(hidden) / 10,
-        "lin.6.weight": torch.exp(torch.randn(64, hidden, 16, 16) * 0.5 - 9.5),
+        "lin.6.weight": torch.exp(torch.randn(64, hidden, top, top) * 0.5 - 9.5),
         "lin.7.weight": torch.exp(torch.randn(1, 64) * 0.5 - 1.0),
         "lin.7.bias": torch.randn(1),
-        "res.5.weight": torch.randn(64, 3, 16, 16) / 27,
+        "res.5.weight": torch.randn(64, 3, top, top) / 27,
         "res.5.bias": torch.randn(64) / 10,
     }
     for i in range(1, 6):
