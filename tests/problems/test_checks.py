@@ -31,7 +31,7 @@ from proxmatch.problems import (
     super_resolution,
     tomography,
 )
-from proxmatch.problems.digest import digest
+from proxmatch.problems.response import digest
 
 MAKERS: dict[str, Any] = {
     "deblurring": gaussian_deblurring,

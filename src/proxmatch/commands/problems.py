@@ -10,7 +10,7 @@ from proxmatch.commands import _screen
 from proxmatch.commands._options import Json
 
 if TYPE_CHECKING:
-    from proxmatch.problems import Registration
+    from proxmatch.problems import RegisteredProblem
 
 
 def command(
@@ -43,7 +43,7 @@ def command(
     _screen.show(one, json, _screen.table(("--set", "default", "meaning"), lines, title))
 
 
-def _summary(registration: Registration) -> dict[str, Any]:
+def _summary(registration: RegisteredProblem) -> dict[str, Any]:
     return {
         "title": registration.title,
         "channels": registration.channels or "any",

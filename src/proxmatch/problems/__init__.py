@@ -23,7 +23,7 @@ from proxmatch.problems.photons import PhotonFidelity, PhotonNoise
 from proxmatch.problems.poisson_deblurring import poisson_deblurring
 from proxmatch.problems.poisson_denoising import poisson_denoising
 from proxmatch.problems.problem import Problem, by_name
-from proxmatch.problems.registration import PROBLEMS, Design, Registration, register
+from proxmatch.problems.registration import PROBLEMS, Design, RegisteredProblem, register
 from proxmatch.problems.super_resolution import super_resolution
 from proxmatch.problems.tomography import tomography
 
@@ -33,7 +33,7 @@ __all__ = [
     "PhotonFidelity",
     "PhotonNoise",
     "Problem",
-    "Registration",
+    "RegisteredProblem",
     "SquaredNorm",
     "box_inpainting",
     "by_name",

@@ -7,9 +7,9 @@ from typing import Annotated
 import torch
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.inpainting import masked
 from proxmatch.problems.registration import Design, Noise, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("box-inpainting", "a missing square")

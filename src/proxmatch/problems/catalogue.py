@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import Size
 from proxmatch.problems.problem import Problem
-from proxmatch.problems.registration import PROBLEMS, Registration, check_options, unknown
-from proxmatch.problems.sizes import Size
+from proxmatch.problems.registration import PROBLEMS, RegisteredProblem, check_options, unknown
 
 
-def entry(name: str) -> Registration:
+def entry(name: str) -> RegisteredProblem:
     """A problem of the catalogue.
 
     Raises:

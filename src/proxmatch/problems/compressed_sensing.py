@@ -9,8 +9,8 @@ import torch
 from deepinv.physics import SinglePixelCamera
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("compressed-sensing", "a single-pixel camera", pictures=False)

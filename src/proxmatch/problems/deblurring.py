@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.kernels import KernelSigma, KernelSize, blur, gaussian_kernel
 from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("deblurring", "a Gaussian blur")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from deepinv.physics import Denoising
 
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("denoising", "white noise")

@@ -18,8 +18,8 @@ from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.physics import LinearPhysics
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.norms import SquaredNorm, squared_norm
-from proxmatch.problems.sizes import ImageSize
 
 
 def curvature(data_fidelity: DataFidelity) -> float:

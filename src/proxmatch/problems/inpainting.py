@@ -12,9 +12,9 @@ from deepinv.physics import Inpainting, LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError
-from proxmatch.problems.pictures import mask_picture
+from proxmatch.problems.from_pictures import mask_picture
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("inpainting", "missing pixels, at random or by the picture of a mask")

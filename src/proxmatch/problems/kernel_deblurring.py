@@ -7,10 +7,10 @@ from typing import Annotated
 
 from torch import Tensor
 
+from proxmatch.problems.from_pictures import kernel_picture
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.kernels import blur
-from proxmatch.problems.pictures import kernel_picture
 from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("kernel-deblurring", "a kernel that is given as a picture")

@@ -11,8 +11,8 @@ from deepinv.physics.functional import gaussian_blur
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Operator
-from proxmatch.problems.sizes import ImageSize
 
 #: Options of problems with a Gaussian kernel.
 KernelSize = Annotated[int, "side length of the kernel in pixels, odd"]

@@ -10,9 +10,9 @@ from deepinv.physics.generator import MotionBlurGenerator
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.kernels import blur
 from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 SAMPLES = 32  # of a stroke, for each of its pixels
 

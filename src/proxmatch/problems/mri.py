@@ -12,9 +12,9 @@ from deepinv.physics.generator import RandomMaskGenerator
 from torch import Tensor
 
 from proxmatch.errors import InputError
-from proxmatch.problems.pictures import mask_picture
+from proxmatch.problems.from_pictures import mask_picture
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 #: Options of all MRI problems.
 Acceleration = Annotated[int, "1 / acceleration of the columns of k-space is measured"]

@@ -11,9 +11,9 @@ from deepinv.physics import MultiCoilMRI
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.mri import Acceleration, Center, Mask, sampling
 from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 RADIUS = 1.5  # of the circle of coils; that of the circle inside the image is 1
 

@@ -42,8 +42,8 @@ from deepinv.physics.blur import DownsamplingMatlab, Upsampling
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.placement import placement
-from proxmatch.problems.sizes import ImageSize
 
 PRODUCTS = 300
 FAILURE = 1e-6

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.kernels import KernelSigma, KernelSize, blur, gaussian_kernel
 from proxmatch.problems.photons import Background, Peak, photons, without_background
 from proxmatch.problems.registration import Design, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("poisson-deblurring", "a Gaussian blur and few photons")

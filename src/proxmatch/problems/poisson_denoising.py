@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from proxmatch.problems.denoising import identity
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.photons import Background, Peak, photons, without_background
 from proxmatch.problems.registration import Design, register
-from proxmatch.problems.sizes import ImageSize
 
 
 @register("poisson-denoising", "few photons")

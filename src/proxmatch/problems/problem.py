@@ -22,12 +22,12 @@ from torch import Tensor
 
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
 from proxmatch.problems import checks
-from proxmatch.problems.digest import ANYWHERE, digest
 from proxmatch.problems.fidelity import curvature, lipschitz, parameters
+from proxmatch.problems.image_sizes import ImageSize, check_dtype, check_image_size
 from proxmatch.problems.measuring import measured
 from proxmatch.problems.norms import SquaredNorm
 from proxmatch.problems.placement import moved, placement
-from proxmatch.problems.sizes import ImageSize, check_dtype, check_image_size
+from proxmatch.problems.response import ANYWHERE, digest
 
 SAFETY = 0.95  # eta L_f where eta is not given
 ITERATIONS = 40
@@ -272,7 +272,7 @@ class Problem:
         """What it is, as JSON, to tell whether two are the same.
 
         The operator is known by what it makes of a few random images
-        (:func:`proxmatch.problems.digest.digest`). Device and precision do not count.
+        (:func:`proxmatch.problems.response.digest`). Device and precision do not count.
         """
         physics = self.physics if self.build is None else self.build(*ANYWHERE)
         noise = self.physics.noise_model

@@ -33,8 +33,8 @@ from deepinv.physics import GaussianNoise, LinearPhysics, NoiseModel, ZeroNoise
 
 from proxmatch.errors import InputError
 from proxmatch.problems.fidelity import lipschitz
+from proxmatch.problems.image_sizes import Size, check_dtype, image_size
 from proxmatch.problems.problem import ITERATIONS, SAFETY, Problem, Start, adjoint
-from proxmatch.problems.sizes import Size, check_dtype, image_size
 
 #: Makes A, without noise, on a device and in a precision.
 Operator = Callable[[torch.device, torch.dtype], LinearPhysics]
@@ -53,7 +53,7 @@ COMMON = {
     "dtype": "its precision",
 }
 
-PROBLEMS: dict[str, Registration] = {}
+PROBLEMS: dict[str, RegisteredProblem] = {}
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Option:
         return self.default is inspect.Parameter.empty
 
 
-class Builder(Protocol):
+class ProblemBuilder(Protocol):
     """The public function of a problem."""
 
     __name__: str
@@ -124,7 +124,7 @@ class Builder(Protocol):
 
 
 @dataclass(frozen=True)
-class Registration:
+class RegisteredProblem:
     """A problem that can be asked for by name.
 
     Attributes:
@@ -142,7 +142,7 @@ class Registration:
 
     name: str
     title: str
-    build: Builder
+    build: ProblemBuilder
     options: Mapping[str, Option]
     channels: int | None
     pictures: bool
@@ -158,7 +158,7 @@ def register(
     pictures: bool = True,
     factor: str | None = None,
     side: Callable[[tuple[int, int]], tuple[int, int]] | None = None,
-) -> Callable[[Callable[..., Design]], Builder]:
+) -> Callable[[Callable[..., Design]], ProblemBuilder]:
     """Make a problem of the function that designs it; see the module's text.
 
     Args:
@@ -171,7 +171,7 @@ def register(
     """
     fixed, usual = channels, channels or 3
 
-    def decorate(design: Callable[..., Design]) -> Builder:
+    def decorate(design: Callable[..., Design]) -> ProblemBuilder:
         own = _options(design)
 
         def build(
@@ -214,7 +214,7 @@ def register(
         if before is not None and before.build.__module__ != design.__module__:
             raise InputError(f"{before.build.__module__} has a problem {name!r}; take another name")
         every = {**own, "eta": Option("eta", COMMON["eta"], None, float)}
-        PROBLEMS[name] = Registration(name, title, build, every, fixed, pictures, factor, side)
+        PROBLEMS[name] = RegisteredProblem(name, title, build, every, fixed, pictures, factor, side)
         return build
 
     return decorate

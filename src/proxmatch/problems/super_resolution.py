@@ -11,9 +11,9 @@ from deepinv.physics import Downsampling, LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.kernels import KernelSigma, KernelSize, gaussian_kernel
 from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 # The step of the paper, for its operator alone: L_f = 0.06295.
 PAPER = {"factor": 4, "kernel_size": 25, "kernel_sigma": 1.6}

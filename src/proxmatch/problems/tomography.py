@@ -11,8 +11,8 @@ from deepinv.physics import LinearPhysics, Tomography
 from torch import Tensor
 
 from proxmatch.errors import InputError
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
-from proxmatch.problems.sizes import ImageSize
 
 
 def width(measured: tuple[int, int]) -> tuple[int, int]:
@@ -39,8 +39,9 @@ def tomography(
     image: a ray through all of an image of ones measures between 1 and sqrt(2). A is nonnegative,
     and its norm is bounded from above as such (:mod:`proxmatch.problems.norms`).
 
-    deepinv's own back-projection is not the adjoint of its projection (by about 0.1 % of random
-    scalar products). A^T is therefore made by differentiating A, which is exact.
+    deepinv's own back-projection B is not the adjoint of its projection: ||A - B^T|| / ||A|| in the
+    Frobenius norm is 6 to 9 % for 64 and 128 pixels and 30 to 60 views. A^T is therefore made by
+    differentiating A, which is exact.
     """
     _, height, side = img_size
     if height != side or side < 2:

@@ -8,8 +8,8 @@ import torch
 from deepinv.physics import LinearPhysics
 from torch import Tensor
 
+from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.placement import moved, placement
-from proxmatch.problems.sizes import ImageSize
 
 IMAGES = 3
 DIRECTIONS = 4
