@@ -39,7 +39,7 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
     """
     if kind not in get_args(Kind):
         raise InputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
-    state = _tensors(_read(Path(file)), Path(file))
+    state = tensors_of(Path(file))
     convert = _official_lpn if kind == "lpn-official" else _gradient_step
     try:
         model = convert(state, str(file), settings)
@@ -48,6 +48,16 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
     model.record = {"imported": {"kind": kind}}
     model.eval()
     return model
+
+
+def tensors_of(file: Path) -> dict[str, Tensor]:
+    """The state dict of a PyTorch file, by name; nothing else in it is made use of.
+
+    Raises:
+        CheckpointError: there is none.
+        UnsafeCheckpointError: the file holds more than tensors and plain containers.
+    """
+    return _tensors(_read(file), file)
 
 
 def _read(file: Path) -> Any:
