@@ -20,6 +20,7 @@ from proxmatch.denoisers import (
     ScaledLPNConfig,
     lipschitz,
 )
+from proxmatch.denoisers.ridge import Ridge, RidgeConfig
 from proxmatch.transforms import Aligned, Lifted, Relaxed, Symmetrized
 
 
@@ -76,6 +77,16 @@ def _scaled_lpn(sigma: float = 0.1) -> ScaledLPN:
     return model
 
 
+def _ridge(**changes: object) -> Ridge:
+    settings = {"channels": 2, "sizes": (3,), "filters": 7, "sigma": 0.3, **changes}
+    model = Ridge(RidgeConfig(**settings))  # type: ignore[arg-type]
+    with torch.no_grad():  # away from the symmetric start
+        model.curvature -= 1.5
+        for p in model.parameters():
+            p += 0.05 * torch.randn_like(p)
+    return model
+
+
 def _small() -> LPN:
     return _lpn(size=4, unshuffle=1)
 
@@ -114,6 +125,8 @@ DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
     "lpn-lifted": lambda: Lifted(
         _lpn(size=4, unshuffle=1, channels=3), 2, low=(-1.0, -0.5), high=(1.0, 1.5)
     ),
+    "ridge": _ridge,
+    "ridge-layers": lambda: _ridge(sizes=(3, 3), hidden=(3,), rho=0.6, corner=1.0, sigma=0.05),
     "lpn-aligned": lambda: _aligned(_small()),
     "lpn-relaxed": lambda: Relaxed(_small(), 0.6),
     "lpn-symmetrized": lambda: Symmetrized(_small()),
@@ -127,6 +140,7 @@ SIZES = {
     "lpn-by-patches": (6, 5),
     "lpn-any-size": (7, 10),
     "gs-padded": (7, 6),
+    "ridge-layers": (7, 6),
     "lpn-scaled-padded": (7, 10),
     "gs-chain": (4, 6),
     **dict.fromkeys(("lpn-aligned", "lpn-relaxed", "lpn-symmetrized", "lpn-chain"), (4, 4)),

@@ -48,6 +48,4 @@ def no_denoiser(problem: Problem, images: Tensor, *, seed: int = 0) -> Tuned[Ide
         images: of the problem's size, ``(N, C, H, W)``.
         seed: of the simulated noise.
     """
-    return tune(
-        lambda _: Identity(problem.img_size[0]), (0.0,), problem.plain(), images, seed=seed
-    )
+    return tune(lambda _: Identity(problem.img_size[0]), (0.0,), problem.plain(), images, seed=seed)

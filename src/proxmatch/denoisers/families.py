@@ -22,6 +22,7 @@ FAMILIES = {
     "lpn": ("proxmatch.denoisers.lpn", "LPN"),
     "scaled-lpn": ("proxmatch.denoisers.scaled_lpn", "ScaledLPN"),
     "gradient-step": ("proxmatch.denoisers.gradient_step", "GradientStep"),
+    "ridge": ("proxmatch.denoisers.ridge.family", "Ridge"),
     "wiener": ("proxmatch.baselines.wiener", "Wiener"),
 }
 

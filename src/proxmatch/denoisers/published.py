@@ -93,6 +93,16 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
     return model
 
 
+def tensors_of(file: Path) -> dict[str, Tensor]:
+    """The state dict of a PyTorch file, by name; nothing else in it is made use of.
+
+    Raises:
+        CheckpointError: there is none.
+        UnsafeCheckpointError: the file holds more than tensors and plain containers.
+    """
+    return _tensors(_read(file), file)
+
+
 def import_network(file: str | Path, kind: NetworkKind) -> Network:
     """A published network as it is: a denoiser of deepinv, which is no proximal map.
 

@@ -1,0 +1,276 @@
+r"""Denoisers that are proximal maps by construction: D_s = prox of R_s, R_s explicit.
+
+    R_s(u) = sum_k <1, psi_{s,k}(w_k * u)>
+
+The filters w_k together have norm at most one as an operator (:mod:`.filters`), and psi'' is at
+least -rho with rho < 1 (:mod:`.profile`), so that R_s(u) + |u - z|^2 / 2 is strongly convex: for all
+weights, on images of all sizes, D_s(z) exists and is unique (:mod:`.proximal`). Goujon, Neumayer
+and Unser, *Learning weakly convex regularizers for convergent image-reconstruction algorithms*
+(SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
+
+What other families have to solve for is closed-form here, D_s^{-1}(u) = u + grad R_s(u) and R_s
+itself, and D_s, closed-form there, is solved for. D_s^{-1} is (1 + m_s)-Lipschitz, m_s the largest
+curvature of psi.
+
+**The level s** enters as in the paper: psi_{s,k}(x) = psi_s(a x) / a^2 up to constants, with a scale
+a = a_k(s) / s of each filter, and the curvature m_s. Logarithms of both are linear between nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor, nn
+
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Recipe
+from proxmatch.denoisers.inverse import Inverse, by_formula
+from proxmatch.denoisers.ridge.filters import composed, normalized
+from proxmatch.denoisers.ridge.profile import Profile
+from proxmatch.denoisers.ridge.proximal import Regularizer, derivative, proximal
+from proxmatch.errors import InputError
+
+Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class RidgeConfig(BaseModel):
+    """How a ridge regularizer is laid out.
+
+    Attributes:
+        channels: image channels.
+        sizes: sides of the convolutions that make up the filters, one after the other; odd.
+        hidden: channels between them.
+        filters: number of filters K.
+        rho: bound on the concavity of psi.
+        corner: how far its corners are rounded (:mod:`.profile`).
+        nodes: noise levels at which scales, curvature and tail are given; constant beyond.
+        sigma: noise level it is evaluated at unless told otherwise.
+        levels: smallest and largest noise level of the training.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    channels: int = Field(3, ge=1)
+    sizes: tuple[Annotated[int, Field(ge=3, le=31)], ...] = Field((7,), min_length=1)
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    filters: int = Field(80, ge=1)
+    rho: float = Field(0.95, ge=0, lt=1)
+    corner: float = Field(0.5, gt=0, le=1)
+    nodes: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = Field(
+        (0.003, 0.015, 0.05, 0.1, 0.25), min_length=2
+    )
+    sigma: Level | None = None
+    levels: tuple[Level, Level] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if any(size % 2 == 0 for size in self.sizes):
+            raise ValueError(f"sizes: sides of filters are odd, not {self.sizes}")
+        if len(self.hidden) != len(self.sizes) - 1:
+            raise ValueError(
+                f"hidden: {len(self.sizes)} convolutions have {len(self.sizes) - 1} layers between "
+                f"them, not {len(self.hidden)}"
+            )
+        if sorted(set(self.nodes)) != list(self.nodes):
+            raise ValueError("nodes: the levels must increase")
+        return self
+
+
+class Ridge(ProximalDenoiser):
+    """The proximal map of a weakly convex ridge regularizer, for every noise level.
+
+    It has no reach: through the minimization each pixel depends on all, if ever less with distance.
+
+    Args:
+        config: the layout.
+
+    Attributes:
+        layers: the convolutions of the filters, before these are brought to norm one.
+        scale: log a_k at the nodes, ``(J, K)``.
+        curvature: log m at the nodes, ``(J,)``.
+        tail: t at the nodes, ``(J,)``, used as max(t, 0).
+    """
+
+    trainable = True
+    recipe = Recipe(clip=1.0, rate=2e-3)
+    config: RidgeConfig
+
+    def __init__(self, config: RidgeConfig | None = None) -> None:
+        config = config or RidgeConfig()
+        super().__init__(config.channels, config.sigma)
+        self.config = config
+        widths = (config.channels, *config.hidden, config.filters)
+        self.layers = nn.ParameterList(
+            torch.empty(out, into, size, size)
+            for into, out, size in zip(widths, widths[1:], config.sizes, strict=False)
+        )
+        nodes = len(config.nodes)
+        self.scale = nn.Parameter(torch.zeros(nodes, config.filters))
+        self.curvature = nn.Parameter(torch.zeros(nodes))
+        self.tail = nn.Parameter(torch.zeros(nodes))
+        if not self.scale.is_meta:
+            initialize(self)
+
+    def constrained(self) -> dict[str, nn.Parameter]:
+        """The tail: what is large must not be made larger."""
+        return {"tail": self.tail}
+
+    def kernel(self) -> Tensor:
+        """The filters w_k, ``(K, C, n, n)``: without response to constants, of norm at most one."""
+        first, *others = self.layers
+        return normalized(composed([first - first.mean((2, 3), keepdim=True), *others]))
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D_s(x) = argmin R_s(u) + |u - x|^2 / 2, the shape of x."""
+        x = self._check(x)
+        level = self._levels(x, sigma)
+        keep = torch.is_grad_enabled() and (
+            x.requires_grad or any(p.requires_grad for p in self.parameters())
+        )
+        with torch.inference_mode(False), torch.set_grad_enabled(keep):
+            return proximal(self._at(level), x if keep else x.detach().clone())
+
+    def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """h_s(x) = |x|^2 / 2 less the Moreau envelope of R_s, ``(B,)``."""
+        x = self._check(x)
+        level = self._levels(x, sigma)
+        u = self.forward(x, level)
+        return ((x - u / 2) * u).flatten(1).sum(1) - self._at(level).value(u)
+
+    def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
+        """D_s(x) and v -> (Id + Hess R_s(D_s(x)))^{-1} v, by conjugate gradients."""
+        x = self._check(x)
+        level = self._levels(x, sigma)
+        with torch.inference_mode(False), torch.no_grad():
+            regularizer = self._at(level)
+            u = proximal(regularizer, x.detach().clone())
+
+        def jacobian(v: Tensor) -> Tensor:
+            with torch.inference_mode(False), torch.no_grad():
+                return derivative(regularizer, u, v.detach().clone())
+
+        return u, jacobian
+
+    def regularizer(
+        self,
+        u: Tensor,
+        sigma: float | Tensor | None = None,
+        *,
+        inverse: Inverse | None = None,
+    ) -> Tensor:
+        """R_s(u), ``(B,)``, from its definition; the inverse is not needed."""
+        u = self._check(u).detach()
+        if inverse is not None and inverse.z.shape != u.shape:
+            raise InputError(
+                f"the inverse has shape {tuple(inverse.z.shape)}, u has {tuple(u.shape)}"
+            )
+        with torch.no_grad():
+            return self._at(self._levels(u, sigma)).value(u)
+
+    def regularizer_grad(self, u: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """Grad R_s(u), the shape of u."""
+        u = self._check(u).detach()
+        with torch.no_grad():
+            return self._at(self._levels(u, sigma)).gradient(u)
+
+    def convexity(self, sigma: float | None = None) -> float:
+        """1 / (1 + m_s): a lower bound of the eigenvalues of J_D."""
+        own = self.curvature.detach().double()
+        level = self._levels(own.new_zeros(1, self.channels, 1, 1), sigma)
+        return 1 / (1 + float((self._weights(level) @ own).exp()))
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1 + m_s at the denoiser's own level."""
+        return 1.0 / self.convexity()
+
+    @property
+    def conditional(self) -> bool:
+        """It is told the noise level."""
+        return True
+
+    @torch.no_grad()
+    def _solve(
+        self,
+        u: Tensor,
+        sigma: float | Tensor | None,
+        start: Tensor,
+        tolerance: float,
+        max_iterations: int,
+    ) -> Inverse:
+        z = u + self._at(self._levels(u, sigma)).gradient(u)
+        return by_formula(z, self.forward(z, sigma), u, tolerance)
+
+    def _at(self, level: Tensor) -> Regularizer:
+        """R_s at the levels of a batch."""
+        config, weights = self.config, self._weights(level)
+        curvature = (weights @ self.curvature).exp()
+        tail = weights @ self.tail.clamp_min(0)
+        width = ((config.rho + tail) / (config.rho + curvature)).clamp(1e-6, 1)
+        profile = Profile(
+            scale=((weights @ self.scale).exp() / level[:, None])[:, :, None, None],
+            curvature=curvature.view(-1, 1, 1, 1),
+            width=width.view(-1, 1, 1, 1),
+            rho=config.rho,
+            corner=config.corner,
+        )
+        return Regularizer(self.kernel(), profile)
+
+    def _weights(self, level: Tensor) -> Tensor:
+        """How much each node counts at the levels, ``(B, J)``: linear between two of them."""
+        nodes = level.new_tensor(self.config.nodes)
+        upper = torch.searchsorted(nodes, level.contiguous()).clamp(1, len(nodes) - 1)
+        below, above = nodes[upper - 1], nodes[upper]
+        part = ((level - below) / (above - below)).clamp(0, 1)[:, None]
+        one_hot = F.one_hot(torch.stack([upper - 1, upper]), len(nodes)).to(level)
+        return (1 - part) * one_hot[0] + part * one_hot[1]
+
+
+#: Largest curvature and tail of psi at the start of a training.
+CURVATURE, TAIL = 20.0, 0.1
+#: How many standard deviations of noise psi is curved for, at the start of a training.
+REACH = 3.0
+
+
+@torch.no_grad()
+def initialize(model: Ridge) -> None:
+    """Draw filters at random, or take cosines if there is one layer; scale psi to their response.
+
+    The cosines of all frequencies but zero, on windows, are orthonormal, and as filters a tight
+    frame: |W u| = |u| but for what is smooth. Of those in a basis of colors, from grey to chroma,
+    the lowest frequencies are taken. Trained filters remain nearly tight.
+    """
+    config = model.config
+    *others, last = model.layers
+    for layer in model.layers:
+        layer.copy_(torch.randn(layer.shape) * layer[0].numel() ** -0.5)
+    if not others:
+        atoms = _cosines(config.channels, config.sizes[0])[: config.filters]
+        last[: len(atoms)] = atoms
+    response = torch.linalg.vector_norm(model.kernel().flatten(1), dim=1)
+    model.scale.copy_(-(REACH * response).log().expand_as(model.scale))
+    model.curvature.fill_(CURVATURE).log_()
+    model.tail.fill_(TAIL)
+
+
+def _cosines(channels: int, side: int) -> Tensor:
+    """Orthonormal cosines on windows without the constant ones, ``(M, C, side, side)``.
+
+    Sorted by frequency, chroma counting as twice as fine.
+    """
+
+    def basis(n: int) -> Tensor:
+        place = torch.arange(n, dtype=torch.float64)
+        waves = torch.cos(torch.pi / n * place[:, None] * (place + 0.5))
+        return waves / torch.linalg.vector_norm(waves, dim=1, keepdim=True)
+
+    wave, color = basis(side), basis(channels)
+    atoms = torch.einsum("qc,ix,jy->qijcxy", color, wave, wave)
+    place = torch.arange(side)
+    order = place[:, None] ** 2 + place**2
+    order = torch.stack([order] + [4 * order] * (channels - 1)).flatten()
+    kept = (order > 0).nonzero().flatten()
+    kept = kept[order[kept].argsort(stable=True)]
+    return atoms.flatten(0, 2)[kept].float()
