@@ -79,9 +79,9 @@ def _scaled_lpn(sigma: float = 0.1) -> ScaledLPN:
 
 def _ridge(**changes: object) -> Ridge:
     settings = {"channels": 2, "sizes": (3,), "filters": 7, "sigma": 0.3, **changes}
-    model = Ridge(RidgeConfig(**settings))  # type: ignore[arg-type]
+    model = Ridge(RidgeConfig.model_validate(settings))
     with torch.no_grad():  # away from the symmetric start
-        model.curvature -= 1.5
+        model.curvature.sub_(1.5)
         for p in model.parameters():
             p += 0.05 * torch.randn_like(p)
     return model

@@ -3,8 +3,8 @@ r"""Denoisers that are proximal maps by construction: D_s = prox of R_s, R_s exp
     R_s(u) = sum_k <1, psi_{s,k}(w_k * u)>
 
 The filters w_k together have norm at most one as an operator (:mod:`.filters`), and psi'' is at
-least -rho with rho < 1 (:mod:`.profile`), so that R_s(u) + |u - z|^2 / 2 is strongly convex: for all
-weights, on images of all sizes, D_s(z) exists and is unique (:mod:`.proximal`). Goujon, Neumayer
+least -rho with rho < 1 (:mod:`.profile`), so that R_s(u) + |u - z|^2 / 2 is strongly convex: for
+all weights, on images of all sizes, D_s(z) exists and is unique (:mod:`.proximal`). Goujon, Neumayer
 and Unser, *Learning weakly convex regularizers for convergent image-reconstruction algorithms*
 (SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
 
@@ -12,8 +12,8 @@ What other families have to solve for is closed-form here, D_s^{-1}(u) = u + gra
 itself, and D_s, closed-form there, is solved for. D_s^{-1} is (1 + m_s)-Lipschitz, m_s the largest
 curvature of psi.
 
-**The level s** enters as in the paper: psi_{s,k}(x) = psi_s(a x) / a^2 up to constants, with a scale
-a = a_k(s) / s of each filter, and the curvature m_s. Logarithms of both are linear between nodes.
+**The level s** enters as in the paper: psi_{s,k}(x) = psi_s(a x) / a^2 up to constants, with a
+scale a = a_k(s) / s of each filter, and the curvature m_s. Logarithms of both are linear between nodes.
 """
 
 from __future__ import annotations
@@ -264,7 +264,8 @@ def _cosines(channels: int, side: int) -> Tensor:
     def basis(n: int) -> Tensor:
         place = torch.arange(n, dtype=torch.float64)
         waves = torch.cos(torch.pi / n * place[:, None] * (place + 0.5))
-        return waves / torch.linalg.vector_norm(waves, dim=1, keepdim=True)
+        unit: Tensor = waves / torch.linalg.vector_norm(waves, dim=1, keepdim=True)
+        return unit
 
     wave, color = basis(side), basis(channels)
     atoms = torch.einsum("qc,ix,jy->qijcxy", color, wave, wave)

@@ -71,7 +71,7 @@ def proximal(regularizer: Regularizer, z: Tensor) -> Tensor:
     u = minimize(regularizer.detach(), z.detach())
     if not torch.is_grad_enabled():
         return u
-    out: Tensor = _Root.apply(z - u - regularizer.gradient(u), u, None, regularizer)  # type: ignore[no-untyped-call]
+    out: Tensor = _Root.apply(z - u - regularizer.gradient(u), u, None, regularizer)
     return out
 
 
@@ -80,7 +80,7 @@ def derivative(regularizer: Regularizer, u: Tensor, v: Tensor) -> Tensor:
     w = _solve(regularizer.detach(), u.detach(), v.detach())
     if not torch.is_grad_enabled():
         return w
-    out: Tensor = _Root.apply(v - w - regularizer.hessian(u, w), w, u, regularizer)  # type: ignore[no-untyped-call]
+    out: Tensor = _Root.apply(v - w - regularizer.hessian(u, w), w, u, regularizer)
     return out
 
 
@@ -114,7 +114,7 @@ class _Root(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (u,) = ctx.saved_tensors
         return derivative(ctx.regularizer, u, grads[0]), None, None, None
 
