@@ -4,8 +4,8 @@ r"""Denoisers that are proximal maps by construction: D_s = prox of R_s, R_s exp
 
 The filters w_k together have norm at most one as an operator (:mod:`.filters`), and psi'' is at
 least -rho with rho < 1 (:mod:`.profile`), so that R_s(u) + |u - z|^2 / 2 is strongly convex: for
-all weights, on images of all sizes, D_s(z) exists and is unique (:mod:`.proximal`). Goujon, Neumayer
-and Unser, *Learning weakly convex regularizers for convergent image-reconstruction algorithms*
+all weights, on images of all sizes, D_s(z) exists and is unique (:mod:`.proximal`). Goujon,
+Neumayer and Unser, *Learning weakly convex regularizers for convergent image-reconstruction algorithms*
 (SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
 
 What other families have to solve for is closed-form here, D_s^{-1}(u) = u + grad R_s(u) and R_s
@@ -13,7 +13,8 @@ itself, and D_s, closed-form there, is solved for. D_s^{-1} is (1 + m_s)-Lipschi
 curvature of psi.
 
 **The level s** enters as in the paper: psi_{s,k}(x) = psi_s(a x) / a^2 up to constants, with a
-scale a = a_k(s) / s of each filter, and the curvature m_s. Logarithms of both are linear between nodes.
+scale a = a_k(s) / s of each filter, and the curvature m_s. Logarithms of both are linear between
+nodes.
 """
 
 from __future__ import annotations
