@@ -5,8 +5,8 @@ r"""Denoisers that are proximal maps by construction: D_s = prox of R_s, R_s exp
 The filters w_k together have norm at most one as an operator (:mod:`.filters`), and psi'' is at
 least -rho with rho < 1 (:mod:`.profile`), so that R_s(u) + |u - z|^2 / 2 is strongly convex: for
 all weights, on images of all sizes, D_s(z) exists and is unique (:mod:`.proximal`). Goujon,
-Neumayer and Unser, *Learning weakly convex regularizers for convergent image-reconstruction algorithms*
-(SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
+Neumayer and Unser, *Learning weakly convex regularizers for convergent image-reconstruction
+algorithms* (SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
 
 What other families have to solve for is closed-form here, D_s^{-1}(u) = u + grad R_s(u) and R_s
 itself, and D_s, closed-form there, is solved for. D_s^{-1} is (1 + m_s)-Lipschitz, m_s the largest
