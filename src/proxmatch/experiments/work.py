@@ -115,7 +115,12 @@ def _adaptation(
         ]
         if s["role"] == "auto":
             found = auto(
-                source, list(images), problems=problems, size=s["size"], search=search_of(s)
+                source.to(shop.device),
+                list(images),
+                problems=problems,
+                size=s["size"],
+                search=search_of(s),
+                seed=s["seed"],
             )
         else:
             found = adapt(
@@ -230,7 +235,8 @@ def _deployed(
     relaxed = choose_strength(model, problem, images, strengths=tuning["strengths"], seed=s["seed"])
     t = relaxed.chosen.strength
     scores = {str(trial.strength): round(trial.psnr, 4) for trial in relaxed.table}
-    return relaxed.denoiser, t, None, {"strength": t, "scores": scores}
+    how = {"strength": t, "sigma": relaxed.chosen.sigma, "scores": scores}
+    return relaxed.denoiser, t, None, how
 
 
 def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
@@ -242,7 +248,8 @@ def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Wo
         deployed = _deployed(s, inputs, needs, problem, shop)[0]
     else:
         model = denoiser(needs["model"], shop.device)
-        deployed = Relaxed(model, known["t"]) if s["tuning"] else model
+        level = (known.get("tuned") or {}).get("sigma")
+        deployed = Relaxed(model, known["t"], level) if s["tuning"] else model
     ids = inputs.ids[: len(truth)]
     y = problem.measure(truth, ids=ids, seed=s["seed"])
     strips = pictures.strips(deployed, problem, y, s["frames"], known["iterations"])
