@@ -106,6 +106,19 @@ def test_unknown_spectra_are_bounded(physics, img_size):
     assert truth < found.value < 1.1 * truth
 
 
+@pytest.mark.parametrize("padding", ["valid", "reflect", "replicate", "constant"])
+def test_operators_without_negative_entries_are_bounded_for_certain(padding):
+    """The two channels are apart, and one of them sees ten times as little."""
+    kernel = random(1, 2, 3, 3).abs() * torch.tensor([1.0, 0.1]).view(1, 2, 1, 1)
+    for physics in (
+        Blur(kernel, padding=padding),
+        Downsampling((2, 8, 8), kernel, factor=2, padding=padding),
+    ):
+        found, truth = squared_norm(physics, (2, 8, 8)), by_svd(physics, (2, 8, 8))
+        assert not found.exact
+        assert truth <= found.value < 1.02 * truth
+
+
 def test_a_bound_is_repeatable_and_leaves_the_random_state_alone():
     physics = Blur(random(1, 1, 3, 3), padding="reflect")
     before = torch.get_rng_state()

@@ -8,6 +8,7 @@ from deepinv.physics import Denoising
 from scipy.stats import poisson
 
 from proxmatch.errors import InputError
+from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import (
     PhotonFidelity,
     PhotonNoise,
@@ -103,6 +104,25 @@ def test_the_gradient_of_a_problem_is_lipschitz_with_its_constant() -> None:
     a, b = torch.full_like(y, -0.03), torch.full_like(y, -0.04)
     change = (problem.gradient(a, dark) - problem.gradient(b, dark)).norm() / (a - b).norm()
     assert float(change) == pytest.approx(problem.lipschitz.value, rel=1e-6)
+
+
+def test_pnp_pgd_descends_to_the_minimum_of_the_likelihood_and_a_prior() -> None:
+    """With D = prox of R = s/2 |x - m|^2, F = eta f + R falls, and in the end grad F = 0."""
+    problem = poisson_deblurring(8, channels=1, dtype=torch.float64)
+    g = torch.Generator().manual_seed(0)
+    y = problem.measure(torch.rand(1, 1, 8, 8, generator=g, dtype=torch.float64))
+    s, m = 0.02, 0.4
+    run = pnp_pgd(
+        y, problem, lambda z, _: (z + s * m) / (1 + s), iterations=800, record=("iterates",)
+    )
+    assert run.iterates is not None
+    x = run.iterates[0]
+    prior = s / 2 * (x - m).square().sum((1, 2, 3))
+    total = problem.eta * problem.fidelity(x, y.expand_as(x)) + prior
+    assert bool((total.diff() <= 1e-12).all())
+    stationary = problem.eta * problem.gradient(x[-1:], y) + s * (x[-1:] - m)
+    assert float(stationary.abs().max()) < 1e-6
+    assert float((x[-1] - x[0]).norm()) > 0.1  # it went somewhere
 
 
 def test_measurements_are_counts_of_photons() -> None:

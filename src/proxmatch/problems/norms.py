@@ -53,10 +53,10 @@ FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class SquaredNorm:
-    """||A||_2^2.
+    """||A||_2^2, or the constant L_f that it is a factor of.
 
     Attributes:
-        value: the squared norm, or an upper bound of it.
+        value: the number, or an upper bound of it.
         exact: False for a bound.
     """
 
