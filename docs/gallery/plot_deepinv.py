@@ -41,7 +41,7 @@ start = problem.initial(y)
 with torch.no_grad():
     by_pgd = pgd(y, problem.physics, init=start)
     by_hqs = hqs(y, problem.physics, init=start)
-ours = pm.pnp_pgd(y, problem, denoiser, truth=x)
+ours = pm.pnp_pgd(y, problem, denoiser, truth=x, warm=0)  # plain steps, as deepinv's
 
 difference = float((by_pgd - ours.reconstruction).abs().max())
 print(f"largest difference to deepinv's PGD: {difference:.1e}")

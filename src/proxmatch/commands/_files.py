@@ -100,7 +100,7 @@ class Job:
         settings = {
             "model": name,
             "weights": checkpoint.fingerprint(model),
-            "strength": {"t": getattr(model, "t", 1.0), "sigma": model.sigma},
+            **({"level": model.sigma} if model.conditional else {}),
             "problem": problem,
             "options": sorted(given),
             "read": {k: fingerprint([v]) for k, v in read.items() if isinstance(v, Tensor)},

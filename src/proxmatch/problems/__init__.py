@@ -58,7 +58,13 @@ __all__ = [
 
 
 def discover() -> None:
-    """Import every module of this package."""
+    """Import every module of this package, so that each problem is registered.
+
+    Example:
+        >>> discover()
+        >>> "tomography" in PROBLEMS
+        True
+    """
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
 

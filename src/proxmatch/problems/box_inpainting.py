@@ -26,6 +26,12 @@ def box_inpainting(
     """Images with a hole; L_f = 1, x_0 by :func:`~proxmatch.problems.inpainting.filled`.
 
     Measurements are images too, zero in the hole.
+
+    Example:
+        >>> problem = box_inpainting(16)
+        >>> y = problem.measure(torch.ones(1, 3, 16, 16))
+        >>> bool((y == 0).any())
+        True
     """
     _, height, width = img_size
     side = max(1, min(height, width) // 4) if side is None else side

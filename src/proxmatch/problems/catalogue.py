@@ -54,6 +54,7 @@ def make_problem(
             ``iterations``.
 
     Example:
+        >>> import torch
         >>> problem = make_problem("super-resolution", 32, ["factor=2"])
         >>> problem.measure(torch.rand(1, 3, 32, 32)).shape
         torch.Size([1, 3, 16, 16])

@@ -26,6 +26,11 @@ def demosaicing(
     Measurements are color images, zero in the channels that were not measured. The raw mosaic of a
     camera, copied to all three channels, is as good: only what was measured counts. x_0 is the
     bilinear interpolation, :func:`~proxmatch.problems.inpainting.filled`.
+
+    Example:
+        >>> problem = demosaicing(8)
+        >>> problem.img_size
+        (3, 8, 8)
     """
     colors = pattern.lower()
     if colors not in ("rggb", "bggr", "grbg", "gbrg"):

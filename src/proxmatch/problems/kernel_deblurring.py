@@ -28,6 +28,12 @@ def kernel_deblurring(
     """Images convolved with a kernel, circular borders, and noise added; x_0 = A^T y.
 
     The middle of the kernel, (h // 2, w // 2), is what moves nothing.
+
+    Example:
+        >>> import torch
+        >>> problem = kernel_deblurring(16, kernel=torch.ones(3, 3))
+        >>> problem.name
+        'kernel-deblurring'
     """
     if not isinstance(kernel, Tensor):
         kernel = kernel_picture(kernel)

@@ -42,6 +42,11 @@ def mri(
     Images have two channels, the real and the imaginary part. The measurements are the orthonormal
     Fourier transform, with the zero frequency in the middle, in two channels too, and zero where
     nothing was measured.
+
+    Example:
+        >>> problem = mri(16)
+        >>> problem.img_size  # real and imaginary part
+        (2, 16, 16)
     """
     chosen = sampling(img_size, acceleration, center, seed, mask)
     return Design(partial(_build, chosen), gaussian_noise(noise))

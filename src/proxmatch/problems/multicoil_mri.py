@@ -37,6 +37,11 @@ def multicoil_mri(
     combined by their sensitivities.
 
     A^T A = sum_n s_n^* F^* M F s_n, and |s_1|^2 + ... + |s_N|^2 = 1 in every pixel, so L_f <= 1.
+
+    Example:
+        >>> problem = multicoil_mri(16)
+        >>> problem.img_size
+        (2, 16, 16)
     """
     if coils < 1:
         raise InputError(f"there is at least one coil, got {coils}")

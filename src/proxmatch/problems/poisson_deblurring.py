@@ -23,6 +23,11 @@ def poisson_deblurring(
 
     The data term is the Poisson likelihood (:mod:`proxmatch.problems.photons`). Measurements are
     scaled to the brightness of the images, and hold the background. x_0 = A^T (y - background).
+
+    Example:
+        >>> problem = poisson_deblurring(16)
+        >>> problem.name
+        'poisson-deblurring'
     """
     kernel = gaussian_kernel(kernel_size, kernel_sigma, img_size)
     noise, fidelity = photons(peak, background)

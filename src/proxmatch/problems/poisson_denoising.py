@@ -16,6 +16,11 @@ def poisson_denoising(
 
     The data term is the Poisson likelihood (:mod:`proxmatch.problems.photons`). Measurements are
     scaled to the brightness of the images, and hold the background.
+
+    Example:
+        >>> problem = poisson_denoising(16)
+        >>> problem.name
+        'poisson-denoising'
     """
     noise, fidelity = photons(peak, background)
     return Design(identity, noise, without_background, data_fidelity=fidelity)

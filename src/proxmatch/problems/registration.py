@@ -168,6 +168,10 @@ def register(
         pictures: whether its measurements are pictures, which can come from files.
         factor: the option that says how many pixels become one, along each side.
         side: from the last two sizes of measurements to (H, W) of the images.
+
+    Example:
+        >>> PROBLEMS["super-resolution"].factor
+        'factor'
     """
     fixed, usual = channels, channels or 3
 

@@ -42,6 +42,11 @@ def tomography(
     deepinv's own back-projection B is not the adjoint of its projection: ||A - B^T|| / ||A|| in the
     Frobenius norm is 6 to 9 % for 64 and 128 pixels and 30 to 60 views. A^T is therefore made by
     differentiating A, which is exact.
+
+    Example:
+        >>> problem = tomography(16)
+        >>> problem.name
+        'tomography'
     """
     _, height, side = img_size
     if height != side or side < 2:
