@@ -108,7 +108,7 @@ def test_shrinkage_has_a_closed_form():
     limit = torch.linalg.solve(eye - step, right.T)
     start = problem.initial(y).flatten(1).T
     expected = limit + torch.linalg.matrix_power(step, steps) @ (start - limit)
-    found = pnp_pgd(y, problem, lambda z, _: c * z, iterations=steps)
+    found = pnp_pgd(y, problem, lambda z, _: c * z, iterations=steps, warm=0)
     torch.testing.assert_close(found.reconstruction.flatten(1).T, expected, rtol=0, atol=1e-12)
     limiting = pnp_pgd(y, problem, lambda z, _: c * z, iterations=300).reconstruction
     torch.testing.assert_close(limiting.flatten(1).T, limit, rtol=0, atol=1e-11)
@@ -245,7 +245,7 @@ def test_each_image_stops_when_it_has_converged():
         return s.view(-1, 1, 1, 1) * z
 
     factors = torch.tensor([0.9, 0.1, 0.7, 1.0], dtype=torch.float64)
-    options = {"sigma": factors, "iterations": 30}
+    options = {"sigma": factors, "iterations": 30, "warm": 0}
     free = pnp_pgd(Y, DEBLURRING, denoiser, **options, record=["residual", "iterates"])
     seen.clear()
     result = pnp_pgd(

@@ -113,7 +113,7 @@ def test_pnp_pgd_descends_to_the_minimum_of_the_likelihood_and_a_prior() -> None
     y = problem.measure(torch.rand(1, 1, 8, 8, generator=g, dtype=torch.float64))
     s, m = 0.02, 0.4
     run = pnp_pgd(
-        y, problem, lambda z, _: (z + s * m) / (1 + s), iterations=800, record=("iterates",)
+        y, problem, lambda z, _: (z + s * m) / (1 + s), iterations=800, warm=0, record=("iterates",)
     )
     assert run.iterates is not None
     x = run.iterates[0]

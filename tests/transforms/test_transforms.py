@@ -333,4 +333,4 @@ def test_chains_are_checked(transforms: object, message: str, tmp_path: Path) ->
 def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="Identity is no family"):
         save(Relaxed(Identity(C), 0.5), tmp_path)
-    assert set(TRANSFORMS) == {"aligned", "relaxed", "symmetrized"}
+    assert set(TRANSFORMS) == {"aligned", "lifted", "relaxed", "symmetrized"}

@@ -11,7 +11,7 @@ chosen under that bound: about twice the level at half the t is the same strengt
 strength after the other, and keep the one of highest mean PSNR. A family with one number (the t of
 an unconditional denoiser, the sigma of a Wiener filter, the weight of total variation) is searched
 along its grid (:func:`tune`). One with two is searched along s from level to level while that
-pays, first at the largest t allowed, then at half of it (:func:`choose_strength`).
+pays, first at the largest t allowed, then at half of it and so on (:func:`choose_strength`).
 
 Without any images, measurements make them: they are reconstructed at a middling strength and
 **halved**. Images look alike at all scales, and averaging 2 x 2 pixels removes most of what a
@@ -46,6 +46,8 @@ PATIENCE = 2
 STRENGTHS = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 #: Noise levels: even steps in log s.
 LEVELS = tuple(0.003 * 1.5**k for k in range(11))
+#: How often t is halved at the most.
+HALVINGS = 4
 #: Where the search for a level begins.
 BEGIN = 5
 #: t L of a proximal map by choice.
@@ -366,7 +368,7 @@ class _Simulation:
 def _two_numbers(
     model: ProximalDenoiser, score: _Simulation, proximal: bool, measured: bool
 ) -> Tuned[Relaxed]:
-    """Levels one after the other while that pays, at the largest t allowed and at half of it."""
+    """Levels one after the other, at the largest t allowed and at its halves, while that pays."""
     low, high = model.levels or (LEVELS[0], LEVELS[-1])
     levels = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
     bounded = model.core.penalized
@@ -390,11 +392,14 @@ def _two_numbers(
         constant = constant or score.lipschitz(model, Relaxed(model, 0.5, levels[place]))
         largest = min(1.0, MARGIN / constant)
     for _ in range(4):  # L is known better after each round
-        place = climb(place, largest)
-        best = trials[place, largest]
-        half = climb(place, largest / 2)
-        if trials[half, largest / 2].psnr > best.psnr:
-            best = trials[half, largest / 2]
+        place, t = climb(place, largest), largest
+        best = trials[place, t]
+        for _ in range(HALVINGS):
+            t = t / 2
+            weaker = climb(place, t)
+            if trials[weaker, t].psnr <= best.psnr:
+                break
+            place, best = weaker, trials[weaker, t]
         chosen = Relaxed(model, best.strength, best.sigma)
         if not bounded or (not measured and constant is not None):
             break
