@@ -72,6 +72,27 @@ def bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def stages(first: str) -> Iterator[Callable[[str, int | None], None]]:
+    """A bar over stages; yields what begins the next one, told how many there are or None."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeElapsedColumn as Elapsed
+
+    console = Console(stderr=True)
+    columns = (BarColumn(20), MofNCompleteColumn(), Elapsed(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(first, total=None)
+
+        def begin(name: str, number: int | None) -> None:
+            if number is None:
+                progress.update(task, description=name, advance=1)
+            else:
+                progress.update(task, description=name, total=number)
+
+        yield begin
+
+
+@contextmanager
 def interruptible(how_to_go_on: Callable[[], str]) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the block, say how to go on, and exit with 130."""
 

@@ -1,135 +1,84 @@
-"""``proxmatch demo``: the paper's experiment in three minutes."""
+"""``proxmatch demo``: one story on whole pictures, in three minutes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxmatch.commands import _experiment, _screen
-from proxmatch.commands._options import Json, Out
+from proxmatch.commands import _screen
+from proxmatch.commands._options import Json, Out, Threads, compute
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
-VERDICTS = {"holds": "yes", "does not hold": "no", "undecided": "?"}
+    from proxmatch.demo import Story, Written
+
+INDENT = 13 * " "
 
 
 def command(
     out: Out = Path("demo-out"),
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="processes (default: one a core)")
-    ] = None,
     show: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="the page (default: where there is a screen)"),
     ] = None,
+    threads: Threads = None,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", hidden=True, help="next to no work: whether it runs")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Deploy histology denoisers on photographs, adapt them with 1 and 5 crops, and compare.
+    """Reconstruct damaged pictures with a denoiser of the wrong domain, and adapt it.
 
-    Both families and problems, the plain baselines, the paper's claims in small, a certificate and
-    the page, in three minutes on two cores. What was interrupted goes on.
+    Beside the right denoiser and the plain methods, with a certificate, before/after pictures and
+    a page that opens offline: three minutes on two cores, nothing to download.
 
     Example: proxmatch demo --out demo-out
     """
-    result, page = _experiment.run("demo", out, workers=workers)
-    from proxmatch.experiments.scales import limits
-    from proxmatch.experiments.sizes import SCALES
+    from proxmatch.locks import owned
 
-    claims = _read(out / "claims.json")
-    drawn = _read(out / "figures" / "index.json")
-    certified = [entry["caption"] for entry in drawn if entry["name"].startswith("certificate")]
-    pictures = [str(out / "figures" / f"{entry['name']}.png") for entry in drawn]
-    overview = next(table for table in result.tables if table.name == "overview")
-    thinned = limits(SCALES["demo"]())
-    chosen = _chosen(out)
+    again = _screen.interruptible(lambda: "the same command starts again")
+    with owned(out), again, _screen.stages("loading") as begin:
+        from proxmatch.demo import REAL, STAGES, TINY, check, tell, write
+
+        compute("cpu", threads)
+        plan = TINY if tiny else REAL
+        check(plan, out)
+        begin(STAGES[0], len(STAGES) + 1)
+        story = tell(plan, lambda stage: begin(stage, None))
+        begin("pictures and page", None)
+        written = write(story, out)
     record = {
         "out": str(out),
-        "page": str(page),
-        "pictures": pictures,
-        "columns": overview.columns,
-        "rows": [
-            [entry if entry is None else str(entry) for entry in row]
-            for _, rows in overview.groups
-            for row in rows
-        ],
-        "chosen": chosen,
-        "claims": {claim["id"]: claim["verdict"] for claim in claims},
-        "thinned": thinned,
-        "cells": {"computed": result.computed, "planned": result.cells},
+        "page": str(written.page),
+        "pictures": [str(path) for path in written.sheets],
+        **written.record,
     }
-    _screen.show(
-        record,
-        json,
-        overview.rich(),
-        _verdicts(claims),
-        _lines("auto chose", ["; ".join(f"{who}: {what}" for who, what in chosen.items())]),
-        _lines("certificate", certified),
-        _lines("in small", thinned),
-        "\n".join(f"{'' if i else 'pictures':13}{path}" for i, path in enumerate(pictures)),
-        f"{'page':13}{page}",
-    )
+    _screen.show(record, json, _table(story), *_lines(written))
     if _screen.there_is_one() if show is None else show:
-        typer.launch(page.resolve().as_uri())
+        typer.launch(written.page.resolve().as_uri())
 
 
-def _verdicts(claims: list[dict[str, Any]]) -> Table:
-    """One line a claim, one column a denoiser and problem."""
-    from rich.table import Table
+def _table(story: Story) -> RenderableType:
+    """One line a method, one column a picture."""
+    from proxmatch.demo.words import called
 
-    from proxmatch.experiments.methods import FAMILIES
-    from proxmatch.experiments.tables import SHORT
-
-    columns = dict.fromkeys((claim["family"], claim["problem"]) for claim in claims)
-    lines: dict[str, dict[tuple[str, str], str]] = {}
-    for claim in claims:
-        says = claim["id"].partition("/")[0].replace("-", " ")
-        line = lines.setdefault(says + (f", n = {claim['n']}" if claim["n"] else ""), {})
-        line[claim["family"], claim["problem"]] = VERDICTS[claim["verdict"]]
-    counts = [f"{sum(claim['verdict'] == name for claim in claims)} {name}" for name in VERDICTS]
-    table = Table(
-        title="The paper's claims, in small",
-        caption=f"{', '.join(counts)} (?: the interval has both signs). Proposed: PM for LPN, "
-        "AdaPM for GS.",
-    )
-    table.add_column("claim")
-    for family, problem in columns:
-        table.add_column(f"{FAMILIES[family]}\n{SHORT[problem]}", justify="center")
-    for says, line in lines.items():
-        table.add_row(says, *(line.get(column, "") for column in columns))
-    return table
+    names = [called(scene.about.name) for scene in story.scenes]
+    rows = [
+        (row.name, *(f"{value:.2f}" for value in (*row.psnr, row.mean)), row.strength)
+        for row in story.rows
+    ]
+    return _screen.table(("PSNR in dB", *names, "mean", "strength"), rows, story.plan.damage)
 
 
-def _lines(name: str, texts: list[str]) -> str:
-    """A name and what there is to say, in lines of at most 80 columns."""
+def _lines(written: Written) -> list[str]:
+    """What happened, the certificate and the paths, in lines of at most 80 columns."""
     from textwrap import fill
 
-    return "\n".join(
-        fill(text, 80, initial_indent=f"{'' if i else name:13}", subsequent_indent=13 * " ")
-        for i, text in enumerate(texts)
-    )
-
-
-def _chosen(out: Path) -> dict[str, str]:
-    """What ``auto`` returned in each case."""
-    import csv
-
-    from proxmatch.experiments.methods import FAMILIES
-    from proxmatch.experiments.tables import SHORT
-
-    return {
-        f"{FAMILIES[row['family']]} {SHORT[row['problem']]} n = {row['n']}": row[
-            "status"
-        ].removeprefix("chose ")
-        for row in csv.DictReader((out / "cells.csv").read_text("utf-8").splitlines())
-        if (row["method"], row["kind"]) == ("auto", "adaptation")
-    }
-
-
-def _read(file: Path) -> list[dict[str, Any]]:
-    import json
-
-    found: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
-    return found
+    told = written.record
+    says = [fill(text, 80) for text in told["says"]]
+    proved = fill(told["certificate"], 80, initial_indent="certificate  ", subsequent_indent=INDENT)
+    sheets = [f"{'' if i else 'pictures':13}{path}" for i, path in enumerate(written.sheets)]
+    return [*says, proved, *sheets, f"{'page':13}{written.page}"]

@@ -61,7 +61,7 @@ def embedded(name: DomainName, size: int = 64) -> EmbeddedDomain:
     right: list[Tensor] = []
     digest = hashlib.sha256()
     for picture in PICTURES[name]:
-        pixels = _picture(picture)
+        pixels = embedded_picture(picture)
         digest.update(pixels.numpy().tobytes())
         grid = pixels.unfold(1, size, size).unfold(2, size, size)  # (3, rows, cols, size, size)
         grid = grid.permute(1, 2, 0, 3, 4)
@@ -73,10 +73,14 @@ def embedded(name: DomainName, size: int = 64) -> EmbeddedDomain:
     )
 
 
-def _picture(name: str) -> Tensor:
-    """One picture halved by averaging, ``(3, H, W)`` in [0, 1]."""
+def embedded_picture(name: str, reduce: int = 2) -> Tensor:
+    """A whole picture made smaller by averaging, ``(3, H, W)`` in [0, 1].
+
+    Args:
+        name: of a function of ``skimage.data`` whose colored picture is inside the wheel.
+        reduce: factor; what is left over at the right and below is cut off.
+    """
     loaded: Any = getattr(skimage.data, name)()
     array = np.asarray(loaded[0] if isinstance(loaded, tuple) else loaded)
     pixels = torch.from_numpy(array.copy()).permute(2, 0, 1).float() / 255
-    height, width = (n // 2 * 2 for n in pixels.shape[1:])
-    return torch.nn.functional.avg_pool2d(pixels[None, :, :height, :width], 2)[0]
+    return torch.nn.functional.avg_pool2d(pixels[None], reduce)[0]

@@ -75,7 +75,7 @@ def reproduce(
     calls with different families go to the same folder: a long experiment can be run in parts.
 
     Args:
-        scale: ``demo``, ``quick``, ``cpu``, ``paper``, or your own.
+        scale: ``quick``, ``cpu``, ``paper``, or your own.
         out: folder for what comes out.
         source: folder of images the source denoisers know; with ``target`` left out, the embedded
             domains and the denoisers that come with proxmatch.

@@ -1,4 +1,4 @@
-"""The four sizes of the experiment.
+"""The three sizes of the experiment.
 
 One core at 64 x 64 pixels takes 60 ms an image for PnP (40 iterations) with an LPN and 0.6 s with a
 gradient-step denoiser, as much again for the reference that the gap needs; 0.05 s a step of
@@ -11,60 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from proxmatch.experiments.scales import FamilyScale, Row, Scale
-from proxmatch.learning.auto import Search
-
-
-def demo() -> Scale:
-    """Less than three minutes on two cores, with what comes with proxmatch: what it is about."""
-    lpn: dict[str, Any] = {"test_images": 6, "chosen_images": 6}
-    gs: dict[str, Any] = {"test_images": 3, "chosen_images": 3}
-    lpn_main: dict[str, Any] = {"gap_images": 6, "lipschitz_images": 1, "curves": True}
-    gs_main: dict[str, Any] = {"gap_images": 3, "lipschitz_images": 1, "curves": True}
-    once = {1: 1, 5: 1}
-
-    def rows(proposed: str, images: dict[str, Any], more: dict[str, Any]) -> tuple[Row, ...]:
-        return (
-            Row(method="source", sets={0: 1}, pictures=(0,), **images, **more),
-            Row(method="reference", source="", sets={0: 1}, pictures=(0,), **images, **more),
-            Row(method="mse", sets=once, pictures=(1, 5), **images, **more),
-            Row(method=proposed, sets=once, pictures=(1, 5), **images, **more),
-            Row(method="auto", sets=once, pictures=(1, 5), **images),
-        )
-
-    return Scale(
-        name="demo",
-        size=64,
-        source_downscale=2,
-        target_downscale=1,
-        budgets=(1, 5),
-        families={
-            "lpn": FamilyScale(
-                preset="lpn-compact",
-                training={},
-                tuning_images=1,
-                strengths=(1.0, 0.3, 0.1, 0.02),
-                max_steps=150,
-                auto=Search((1.0, 0.3, 0.1, 0.02), crops=2, steps=0, compare=False),
-                rows=rows("pm", lpn, lpn_main),
-            ),
-            "gs": FamilyScale(
-                preset="gs-compact",
-                training={},
-                tuning_images=1,
-                strengths=(1.0, 0.2),
-                max_steps=15,
-                auto=Search((1.0, 0.2), crops=1, steps=0, compare=False),
-                rows=rows("adapm", gs, gs_main),
-            ),
-        },
-        baselines=_baselines(6, once, {1: 1}),
-        lipschitz_at=(1, 40),
-        lanczos=10,
-        picture_images=1,
-        certificate_images=1,
-        certificate_problems=("deblurring",),
-        certificate_iterations=3,
-    )
 
 
 def quick() -> Scale:
@@ -256,7 +202,7 @@ def paper() -> Scale:
     )
 
 
-SCALES = {"demo": demo, "quick": quick, "cpu": cpu, "paper": paper}
+SCALES = {"quick": quick, "cpu": cpu, "paper": paper}
 
 
 def _baselines(images: int, fitted: dict[int, int], tuned: dict[int, int]) -> tuple[Row, ...]:

@@ -1,31 +1,18 @@
-"""An experiment's folder to one HTML file: nothing is fetched, nothing of the folder is trusted.
-
-Texts are escaped by Jinja, numbers and pictures travel as JSON that cannot close its element, and
-the page's policy lets the browser run the page's own script and no other.
-"""
+"""An experiment's folder to one HTML file (:mod:`proxmatch.report.document`)."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 import warnings
-from importlib.resources import files
 from pathlib import Path
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from jinja2.utils import htmlsafe_json_dumps
-from markupsafe import Markup
 
 from proxmatch.errors import DataError, ThinnedWarning
 from proxmatch.files import write_together
-from proxmatch.report import words
 from proxmatch.report.data import data
 from proxmatch.report.digest import Digest, digest
+from proxmatch.report.document import document
 from proxmatch.report.folder import Folder, read_folder
 from proxmatch.report.pictures import Album, Drawn, album, figures
 from proxmatch.report.story import tell
-from proxmatch.report.summary import NOTHING
 
 LIMIT = 15_000_000  # bytes of the page
 STYLES = ("page.css", "parts.css")
@@ -38,15 +25,13 @@ SCRIPTS = (
     "curves.js",
     "browser.js",
 )
-# What HTML does not allow in a text, and halves of surrogate pairs.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
     """Write an experiment's page, whatever the folder holds so far.
 
     Args:
-        folder: what ``proxmatch reproduce`` or ``proxmatch demo`` wrote.
+        folder: what ``proxmatch reproduce`` wrote.
         out: the file; ``report.html`` in the folder by default. Its folder is made.
 
     Returns:
@@ -95,59 +80,16 @@ def _fill(
 ) -> bytes:
     story = tell(said, folder.pictures, shown, folder.cells)
     numbers = data(folder, said, story, shown)
-    style, script = _assets(STYLES), _assets(SCRIPTS)
-    template = _environment().get_template("report.html.j2")
-    html = template.render(
-        vars(said),
+    return document(
+        "report.html.j2",
+        STYLES,
+        SCRIPTS,
+        numbers,
+        **vars(said),
         drawn=drawn,
         folder=folder,
         manifest=folder.manifest,
         story=story,
         shown=shown,
         notes=notes,
-        style=Markup(style),  # noqa: S704  our own files
-        script=Markup(script),  # noqa: S704
-        policy=_policy(style, script),
-        numbers=htmlsafe_json_dumps(numbers, separators=(",", ":"), allow_nan=False),
     )
-    html = html.replace("\r\n", "\n").replace("\r", "\n")
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", html).encode("utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """Inline only, and of that only what has these fingerprints."""
-    return (
-        f"default-src 'none'; img-src data:; style-src {_fingerprint(style)}; "
-        f"script-src {_fingerprint(script)}; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _fingerprint(text: str) -> str:
-    hashed = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(hashed).decode('ascii')}'"
-
-
-def _assets(names: tuple[str, ...]) -> str:
-    folder = files("proxmatch.report") / "assets"
-    return "".join((folder / name).read_text(encoding="utf-8") for name in names)
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("proxmatch.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "number": words.number,
-        "family": words.family,
-        "denoiser": words.denoiser,
-        "relaxation": words.relaxation,
-        "flat": words.flat,
-        "context": words.context,
-    }
-    environment.tests["match_certificate"] = lambda name: name.startswith("certificate")
-    environment.globals.update({"long_families": words.LONG_FAMILIES, "nothing": NOTHING})
-    return environment

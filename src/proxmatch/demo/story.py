@@ -1,0 +1,320 @@
+"""The story: damaged pictures, a denoiser of the wrong domain, and what a few crops make of it.
+
+Every row of the comparison is the same solver at a strength that the same rule
+(:mod:`proxmatch.transforms.strength`) chose on the same crops. No crop shows any of the pictures
+that are reconstructed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.baselines import no_denoiser, total_variation, wiener
+from proxmatch.data import encode_image
+from proxmatch.demo.pictures import crops, whole
+from proxmatch.demo.plan import REAL, Picture, Plan
+from proxmatch.denoisers import ProximalDenoiser, lipschitz, load
+from proxmatch.diagnosis import Diagnosis, diagnose
+from proxmatch.errors import DivergenceWarning
+from proxmatch.learning import adapt, gentle_settings
+from proxmatch.pnp import PnPResult, Status, pnp_pgd
+from proxmatch.problems import Problem, make_problem
+from proxmatch.transforms import Tuned, choose_strength
+
+#: What :func:`tell` reports, in this order.
+STAGES = (
+    "the plain methods, on the crops",
+    "the wrong denoiser: its strength, on the crops",
+    "the wrong denoiser: diagnosis",
+    "adapting it to the crops",
+    "the adapted denoiser: its strength",
+    "the right denoiser: its strength",
+    "whole pictures: the wrong denoiser",
+    "whole pictures: the adapted denoiser",
+    "whole pictures: the right denoiser",
+    "whole pictures: Wiener filter",
+    "whole pictures: total variation",
+    "whole pictures: no denoiser",
+    "the certificate",
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A picture, and what is known of it.
+
+    Attributes:
+        about: which one it is.
+        truth: ``(3, H, W)``.
+        measured: the same shape, in [0, 1] up to noise.
+        problem: what it was measured by.
+    """
+
+    about: Picture
+    truth: Tensor
+    measured: Tensor
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on all pictures.
+
+    Attributes:
+        key: ``wrong``, ``adapted``, ``right``, ``wiener``, ``tv`` or ``none``.
+        name: for a table.
+        strength: as chosen, in words.
+        images: one for each picture, ``(3, H, W)``.
+        curves: of each, the PSNR of x_0 ... x_K in dB.
+        diverged: how many did.
+    """
+
+    key: str
+    name: str
+    strength: str
+    images: tuple[Tensor, ...]
+    curves: tuple[tuple[float, ...], ...]
+    diverged: int
+
+    @property
+    def psnr(self) -> tuple[float, ...]:
+        """Of each picture, in dB."""
+        return tuple(curve[-1] for curve in self.curves)
+
+    @property
+    def mean(self) -> float:
+        """Over the pictures."""
+        return sum(self.psnr) / len(self.psnr)
+
+
+@dataclass(frozen=True)
+class Eigenvalues:
+    """The smallest eigenvalue of J_D at points z_k of one run, by Lanczos iteration.
+
+    Attributes:
+        picture: whose run.
+        at: the iterations k.
+        smallest: at each, an upper bound of the true one.
+        residuals: at each; some eigenvalue is within this distance.
+        lanczos: iterations spent at each.
+    """
+
+    picture: str
+    at: tuple[int, ...]
+    smallest: tuple[float, ...]
+    residuals: tuple[float, ...]
+    lanczos: int
+
+    @property
+    def least(self) -> float:
+        """The smallest of all."""
+        return min(self.smallest)
+
+    @property
+    def product(self) -> float:
+        """T L: J_D = Id - t H, with L the largest eigenvalue of H found."""
+        return 1 - self.least
+
+    @property
+    def proximal(self) -> bool:
+        """Whether J_D is positive definite wherever it was looked at."""
+        return self.least > 0
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything there is to tell.
+
+    Attributes:
+        plan: of what.
+        scenes: the pictures.
+        crops: what was adapted to and chosen on, ``(N, 3, size, size)``.
+        rows: the methods.
+        diagnosis: of the wrong denoiser, on the crops.
+        adapted: the adapted denoiser at its strength.
+        eigenvalues: of it, along a run.
+        warm: how many of the steps have momentum.
+        seconds: of the adaptation.
+    """
+
+    plan: Plan
+    scenes: tuple[Scene, ...]
+    crops: Tensor
+    rows: tuple[Row, ...]
+    diagnosis: Diagnosis
+    adapted: ProximalDenoiser
+    eigenvalues: Eigenvalues
+    warm: int
+    seconds: float
+
+    def row(self, key: str) -> Row:
+        """The one with this key."""
+        return next(row for row in self.rows if row.key == key)
+
+
+def tell(plan: Plan = REAL, on_stage: Callable[[str], None] = lambda stage: None) -> Story:
+    """Do what the plan says.
+
+    Args:
+        plan: the pictures and how much is done.
+        on_stage: told what comes next, one of :data:`STAGES`.
+    """
+    ahead = iter(STAGES)
+
+    def stage() -> None:
+        on_stage(next(ahead))
+
+    stage()
+    source = load(plan.wrong)
+    scenes = tuple(_scene(about, plan) for about in plan.pictures)
+    parts = [crops(whole(name, plan.reduce), plan.size, plan.crops) for name in plan.others]
+    few = torch.cat(parts)
+    small = problem_of(plan, (plan.size, plan.size))
+    plain: dict[str, Tuned[Any]] = {
+        "wiener": wiener(small, few, seed=plan.seed),
+        "tv": total_variation(small, few, seed=plan.seed),
+        "none": no_denoiser(small, few, seed=plan.seed),
+    }
+
+    def chosen_for(model: ProximalDenoiser) -> Tuned[Any]:
+        return choose_strength(model, small, few, measured=plan.measured, seed=plan.seed)
+
+    stage()
+    wrong = chosen_for(source)
+    stage()
+    diagnosis = diagnose(source, few, small, seed=plan.seed)
+    stage()
+    started = time.perf_counter()
+    trained = _adapted(source, few, small, plan)
+    seconds = time.perf_counter() - started
+    stage()
+    adapted = chosen_for(trained)
+    stage()
+    right = chosen_for(load(plan.right))
+    chosen: dict[str, Tuned[Any]] = {"wrong": wrong, "adapted": adapted, "right": right, **plain}
+    names = {
+        "wrong": f"wrong: {plan.wrong}",
+        "adapted": "the same, adapted",
+        "right": f"right: {plan.right}",
+        "wiener": "Wiener filter",
+        "tv": "total variation",
+        "none": "no denoiser",
+    }
+    rows, first = [], None
+    for key, tuned in chosen.items():
+        stage()
+        runs = [_run(scene, tuned, key) for scene in scenes]
+        first = runs[0] if key == "adapted" else first
+        rows.append(_row(key, names[key], tuned, runs))
+    stage()
+    assert first is not None  # noqa: S101
+    return Story(
+        plan=plan,
+        scenes=scenes,
+        crops=few,
+        rows=tuple(rows),
+        diagnosis=diagnosis,
+        adapted=adapted.denoiser,
+        eigenvalues=_eigenvalues(adapted.denoiser, first, scenes[0].about.name, plan),
+        warm=first.warm,
+        seconds=seconds,
+    )
+
+
+def problem_of(plan: Plan, size: tuple[int, int]) -> Problem:
+    """The problem for pictures of (H, W) pixels."""
+    return make_problem(plan.problem, size, plan.options, iterations=plan.iterations)
+
+
+def _scene(about: Picture, plan: Plan) -> Scene:
+    """Measured as ``proxmatch reconstruct --simulate`` measures the file of the picture."""
+    truth = whole(about.name, plan.reduce)
+    problem = problem_of(plan, (truth.shape[1], truth.shape[2]))
+    digest = hashlib.sha256(encode_image(truth)).hexdigest()
+    measured = problem.measure(truth[None], ids=[digest], seed=plan.seed)[0]
+    return Scene(about, truth, measured, problem)
+
+
+def _adapted(
+    source: ProximalDenoiser, few: Tensor, problem: Problem, plan: Plan
+) -> ProximalDenoiser:
+    """A short training on all crops; what is held out is the whole pictures."""
+    settings = gentle_settings(
+        source, len(few), steps=plan.steps, check_every=plan.steps, seed=plan.seed
+    )
+    return adapt(
+        source,
+        few,
+        problem=problem,
+        settings=settings,
+        select="last",
+        held_out=False,
+        draws=None,
+    ).model
+
+
+def _run(scene: Scene, tuned: Tuned[Any], key: str) -> PnPResult:
+    """The reconstruction of a picture; without a denoiser, plain steps up to the best one."""
+    stopped = key == "none"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)  # counted
+        return pnp_pgd(
+            scene.measured[None],
+            scene.problem,
+            tuned.denoiser,
+            truth=scene.truth[None],
+            record=("psnr", "iterates") if key == "adapted" else ("psnr",),
+            iterations=tuned.chosen.iteration if stopped else None,
+            warm=0 if stopped else None,
+        )
+
+
+def _row(key: str, name: str, tuned: Tuned[Any], runs: list[PnPResult]) -> Row:
+    curves = []
+    for run in runs:
+        assert run.psnr is not None  # noqa: S101
+        curves.append(tuple(run.psnr[0, : int(run.iterations[0]) + 1].tolist()))
+    trial = tuned.chosen
+    strength = {
+        "none": f"{trial.iteration} steps",
+        "wiener": f"sigma {trial.strength:g}",
+        "tv": f"weight {trial.strength:g}",
+    }.get(key, f"t {trial.strength:.2g}")
+    if trial.sigma is not None:
+        strength = f"level {trial.sigma:.2g}, {strength}"
+    return Row(
+        key=key,
+        name=name,
+        strength=strength,
+        images=tuple(run.reconstruction[0] for run in runs),
+        curves=tuple(curves),
+        diverged=sum(run.status[0] is Status.DIVERGED for run in runs),
+    )
+
+
+def _eigenvalues(
+    denoiser: ProximalDenoiser, run: PnPResult, picture: str, plan: Plan
+) -> Eigenvalues:
+    """At query points spread over a run, the last one among them."""
+    assert run.queries is not None  # noqa: S101
+    steps = int(run.iterations[0])
+    at = sorted({round(steps * (i + 1) / plan.certified) for i in range(plan.certified)})
+    found = [
+        lipschitz(denoiser, run.queries[:, k - 1], iterations=plan.lanczos, seed=plan.seed)
+        for k in at
+    ]
+    return Eigenvalues(
+        picture=picture,
+        at=tuple(at),
+        smallest=tuple(float(s.smallest) for s in found),
+        residuals=tuple(float(s.smallest_residual) for s in found),
+        lanczos=plan.lanczos,
+    )
