@@ -163,7 +163,13 @@ def test_a_bounded_scale_has_the_cells_of_the_whole_one_each_of_them_short() -> 
 
 
 def test_no_adaptation_has_more_steps_than_its_family_and_its_scale_allow() -> None:
-    scale = changed(SCALES["demo"](), max_steps=40)
+    quick = SCALES["quick"]()
+    bounds = {"lpn": None, "gs": 15}
+    families = {
+        name: family.model_copy(update={"max_steps": bounds[name], "auto": Search(crops=1)})
+        for name, family in quick.families.items()
+    }
+    scale = changed(quick.model_copy(update={"families": families}), max_steps=40)
     assert (scale.steps("lpn"), scale.steps("gs")) == (40, 15)
     assert SCALES["cpu"]().steps("lpn") is None
     found = plan(scale, look(scale, None, None), ("lpn", "gs"))
