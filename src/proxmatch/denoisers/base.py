@@ -323,7 +323,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
             )
         with torch.inference_mode(False):  # it becomes part of graphs
-            level = torch.as_tensor(sigma).detach().clone().to(x.device, x.dtype).flatten()
+            level = torch.as_tensor(sigma, dtype=x.dtype).detach().clone().to(x.device).flatten()
         if level.numel() not in (1, len(x)):
             raise InputError(
                 f"{level.numel()} noise levels for {len(x)} images; give one, or one for each"
