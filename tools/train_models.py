@@ -33,7 +33,7 @@ class Data:
         validation: the same, of the images that the card is measured on.
         source: what they are.
         licence: of the images; the weights are given under the same terms of use.
-        steps: optimiser steps of the two families, by their names.
+        steps: optimiser steps of the families that are trained, by their names.
         channels: 3, or 1 for grey.
     """
 
@@ -50,7 +50,7 @@ BSDS = Data(
     ("bsds/validation", None),
     "BSDS500, 400 photographs, none of them in BSD68 (Arbelaez et al., 2011)",
     "non-commercial research only",
-    {"gs": 12_000, "lpn": 8_000},
+    {"gs": 12_000, "lpn": 8_000, "ridge": 1_200},
 )
 DOMAINS = {
     "photographs": BSDS,
@@ -59,7 +59,7 @@ DOMAINS = {
         BSDS.validation,
         f"{BSDS.source}, in grey",
         BSDS.licence,
-        {"gs": 7_500, "lpn": 5_000},
+        {"gs": 7_500, "lpn": 5_000, "ridge": 2_000},
         1,
     ),
     "faces": Data(
@@ -77,7 +77,9 @@ DOMAINS = {
         {"gs": 4_000, "lpn": 4_000},
     ),
 }
-NAMES = [f"{family}-{domain}" for domain in DOMAINS for family in ("gs", "lpn")]
+NAMES = [f"{family}-{domain}" for domain, data in DOMAINS.items() for family in data.steps]
+#: The committed settings of a family.
+SETTINGS = {"gs": "gs-scaled", "lpn": "lpn-scaled", "ridge": "ridge"}
 #: Held-out crops that a card is measured on.
 CARD = 16
 
@@ -85,7 +87,7 @@ CARD = 16
 def preset_of(name: str) -> Preset:
     """The committed settings of a model."""
     family, domain = name.split("-")
-    data, preset = DOMAINS[domain], PRESETS[f"{family}-scaled"]
+    data, preset = DOMAINS[domain], PRESETS[SETTINGS[family]]
     return preset.model_copy(
         update={
             "model": preset.model.model_copy(update={"channels": data.channels}),

@@ -343,7 +343,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
             )
         with torch.inference_mode(False):  # it becomes part of graphs
-            level = torch.as_tensor(sigma).detach().clone().to(x.device, x.dtype)
+            level = torch.as_tensor(sigma, dtype=x.dtype).detach().clone().to(x.device)
         if is_map(level):
             self._check_map(x, level)
         elif level.numel() not in (1, len(x)):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from proxmatch.denoisers import GradientStepConfig, LPNConfig, ScaledLPNConfig
 from proxmatch.denoisers.checkpoint import explain
+from proxmatch.denoisers.ridge import RidgeConfig
 from proxmatch.errors import InputError
 from proxmatch.losses import GammaSchedule, Geometric
 
@@ -199,13 +200,13 @@ class Preset(_Settings):
         settings: of the training.
     """
 
-    model: LPNConfig | ScaledLPNConfig | GradientStepConfig
+    model: LPNConfig | ScaledLPNConfig | GradientStepConfig | RidgeConfig
     size: int
     settings: TrainingSettings
 
 
 def _preset(
-    model: LPNConfig | ScaledLPNConfig | GradientStepConfig,
+    model: LPNConfig | ScaledLPNConfig | GradientStepConfig | RidgeConfig,
     size: int,
     sigma: float,
     **settings: Any,
@@ -245,6 +246,16 @@ PRESETS: dict[str, Preset] = {
         batch=4,
         optimiser=Optimiser(rate=1e-3, matrices=3e-3, warmup=100, final=0.02, clip=1.0),
         averaging=0.997,
+    ),
+    "ridge": _preset(
+        RidgeConfig(levels=(0.003, 0.25)),
+        64,
+        0.05,
+        noise=Levels(),
+        steps=2_000,
+        batch=4,
+        optimiser=Optimiser(rate=5e-3, warmup=50, final=0.02, clip=0.3),
+        averaging=0.995,
     ),
     "lpn-scaled": _preset(
         ScaledLPNConfig(levels=(0.003, 0.25)),

@@ -3,17 +3,17 @@ r"""Denoisers that are proximal maps by construction: D_s = prox of R_s, R_s exp
     R_s(u) = sum_k <1, psi_{s,k}(w_k * u)>
 
 The filters w_k together have norm at most one as an operator (:mod:`.filters`), and psi'' is at
-least -rho with rho < 1 (:mod:`.profile`), so that R_s(u) + |u - z|^2 / 2 is strongly convex: for
-all weights, on images of all sizes, D_s(z) exists and is unique (:mod:`.proximal`). Goujon,
-Neumayer and Unser, *Learning weakly convex regularizers for convergent image-reconstruction
-algorithms* (SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
+least -rho with rho < 1 (:mod:`.profile`), so that R_s(u) + |u - z|^2 / 2 is strongly convex. D_s(z)
+exists and is unique for all weights, on images of all sizes (:mod:`.proximal`). Goujon, Neumayer
+and Unser, *Learning weakly convex regularizers for convergent image-reconstruction algorithms*
+(SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
 
 What other families have to solve for is closed-form here, D_s^{-1}(u) = u + grad R_s(u) and R_s
 itself, and D_s, closed-form there, is solved for. D_s^{-1} is (1 + m_s)-Lipschitz, m_s the largest
 curvature of psi.
 
-**The level s** enters as in the paper: psi_{s,k}(x) = psi_s(a x) / a^2 up to constants, with a
-scale a = a_k(s) / s of each filter, and the curvature m_s. Logarithms of both are linear between
+**The level s** enters as in the paper, psi_{s,k}(x) = psi_s(a x) / a^2 with a scale a = a_k(s) / s
+of each filter, and through the curvature m_s. The logarithms of a_k and m are linear in s between
 nodes.
 """
 
@@ -43,7 +43,7 @@ class RidgeConfig(BaseModel):
         channels: image channels.
         sizes: sides of the convolutions that make up the filters, one after the other; odd.
         hidden: channels between them.
-        filters: number of filters K.
+        filters: number of filters K; as many as there are :func:`waves` by default.
         rho: bound on the concavity of psi.
         corner: how far its corners are rounded (:mod:`.profile`).
         nodes: noise levels at which scales, curvature and tail are given; constant beyond.
@@ -56,7 +56,7 @@ class RidgeConfig(BaseModel):
     channels: int = Field(3, ge=1)
     sizes: tuple[Annotated[int, Field(ge=3, le=31)], ...] = Field((7,), min_length=1)
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    filters: int = Field(80, ge=1)
+    filters: int | None = Field(None, ge=1)
     rho: float = Field(0.95, ge=0, lt=1)
     corner: float = Field(0.5, gt=0, le=1)
     nodes: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = Field(
@@ -77,6 +77,11 @@ class RidgeConfig(BaseModel):
         if sorted(set(self.nodes)) != list(self.nodes):
             raise ValueError("nodes: the levels must increase")
         return self
+
+    @property
+    def number(self) -> int:
+        """K."""
+        return self.filters or len(waves(self.channels, self.sizes[0]))
 
 
 class Ridge(ProximalDenoiser):
@@ -102,13 +107,13 @@ class Ridge(ProximalDenoiser):
         config = config or RidgeConfig()
         super().__init__(config.channels, config.sigma)
         self.config = config
-        widths = (config.channels, *config.hidden, config.filters)
+        widths = (config.channels, *config.hidden, config.number)
         self.layers = nn.ParameterList(
             torch.empty(out, into, size, size)
             for into, out, size in zip(widths, widths[1:], config.sizes, strict=False)
         )
         nodes = len(config.nodes)
-        self.scale = nn.Parameter(torch.zeros(nodes, config.filters))
+        self.scale = nn.Parameter(torch.zeros(nodes, config.number))
         self.curvature = nn.Parameter(torch.zeros(nodes))
         self.tail = nn.Parameter(torch.zeros(nodes))
         if not self.scale.is_meta:
@@ -229,50 +234,54 @@ class Ridge(ProximalDenoiser):
         return (1 - part) * one_hot[0] + part * one_hot[1]
 
 
-#: Largest curvature and tail of psi at the start of a training.
-CURVATURE, TAIL = 20.0, 0.1
+#: Curvature and tail of psi at the start of a training.
+CURVATURE, TAIL = 30.0, 0.05
 #: How many standard deviations of noise psi is curved for, at the start of a training.
-REACH = 3.0
+REACH = 2.0
 
 
 @torch.no_grad()
 def initialize(model: Ridge) -> None:
     """Draw filters at random, or take cosines if there is one layer; scale psi to their response.
 
-    The cosines of all frequencies but zero, on windows, are orthonormal, and as filters a tight
-    frame: |W u| = |u| but for what is smooth. Of those in a basis of colors, from grey to chroma,
-    the lowest frequencies are taken. Trained filters remain nearly tight.
+    Cosines on windows are orthonormal, and as filters they are a tight frame: |W u| = |u| but for
+    what is smooth. Trained filters remain nearly tight.
     """
     config = model.config
-    *others, last = model.layers
     for layer in model.layers:
         layer.copy_(torch.randn(layer.shape) * layer[0].numel() ** -0.5)
-    if not others:
-        atoms = _cosines(config.channels, config.sizes[0])[: config.filters]
-        last[: len(atoms)] = atoms
+    if not config.hidden:
+        atoms = cosines(config.channels, config.sizes[0])[: config.number]
+        model.layers[0][: len(atoms)] = atoms
     response = torch.linalg.vector_norm(model.kernel().flatten(1), dim=1)
     model.scale.copy_(-(REACH * response).log().expand_as(model.scale))
     model.curvature.fill_(CURVATURE).log_()
     model.tail.fill_(TAIL)
 
 
-def _cosines(channels: int, side: int) -> Tensor:
-    """Orthonormal cosines on windows without the constant ones, ``(M, C, side, side)``.
+def waves(channels: int, side: int) -> list[tuple[int, int, int]]:
+    """Color and frequencies of the cosines that filters start from, coarse ones first.
 
-    Sorted by frequency, chroma counting as twice as fine.
+    All of grey but the constant one, and of each chroma those up to half the highest frequency.
     """
+    orders = {
+        (q, i, j): (4 if q else 1) * (i * i + j * j)
+        for q in range(channels)
+        for i in range(side)
+        for j in range(side)
+    }
+    found = [wave for wave, order in orders.items() if 0 < order <= 2 * (side - 1) ** 2]
+    return sorted(found, key=lambda wave: orders[wave])
+
+
+def cosines(channels: int, side: int) -> Tensor:
+    """The :func:`waves` as filters of norm one, ``(M, C, side, side)``."""
 
     def basis(n: int) -> Tensor:
         place = torch.arange(n, dtype=torch.float64)
-        waves = torch.cos(torch.pi / n * place[:, None] * (place + 0.5))
-        unit: Tensor = waves / torch.linalg.vector_norm(waves, dim=1, keepdim=True)
-        return unit
+        rows = torch.cos(torch.pi / n * place[:, None] * (place + 0.5))
+        return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
 
     wave, color = basis(side), basis(channels)
-    atoms = torch.einsum("qc,ix,jy->qijcxy", color, wave, wave)
-    place = torch.arange(side)
-    order = place[:, None] ** 2 + place**2
-    order = torch.stack([order] + [4 * order] * (channels - 1)).flatten()
-    kept = (order > 0).nonzero().flatten()
-    kept = kept[order[kept].argsort(stable=True)]
-    return atoms.flatten(0, 2)[kept].float()
+    q, i, j = torch.tensor(waves(channels, side)).T
+    return torch.einsum("mc,mx,my->mcxy", color[q], wave[i], wave[j]).float()

@@ -80,13 +80,13 @@ def _highest(kernel: Tensor, points: int) -> tuple[int, int]:
     side = kernel.shape[-1]
     by_channel = kernel.transpose(0, 1)
     correlation = F.conv2d(by_channel, by_channel, padding=side - 1)
-    symbol = torch.fft.rfft2(correlation, s=(points, points)).flatten(2).permute(2, 0, 1)
-    # Up to a phase that is common to all entries, this is S: it does not touch moduli. An
-    # eigenvalue is at most the Frobenius norm, which tells where there is nothing to look for.
-    frobenius = torch.linalg.matrix_norm(symbol)
-    where = frobenius.argmax()[None]
+    correlation = F.pad(correlation, (0, points - 2 * side + 1) * 2).roll((1 - side,) * 2, (2, 3))
+    symbol = torch.fft.rfft2(correlation).flatten(2).permute(2, 0, 1)
+    # An eigenvalue is at most the Frobenius norm, which tells where there is nothing to look for.
+    above = torch.linalg.matrix_norm(symbol)
+    where = above.argmax()[None]
     if len(by_channel) > 1:
-        best = torch.linalg.matrix_norm(symbol[where], 2)
-        where = (frobenius >= best).nonzero().flatten()
-        where = where[torch.linalg.matrix_norm(symbol[where], 2).argmax()][None]
+        found = torch.linalg.eigvalsh(symbol[where])[:, -1]
+        where = (above >= (1 - 1e-4) * found).nonzero().flatten()
+        where = where[torch.linalg.eigvalsh(symbol[where])[:, -1].argmax()][None]
     return divmod(int(where), points // 2 + 1)

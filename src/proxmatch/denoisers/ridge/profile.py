@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -42,40 +43,44 @@ class Profile:
 
     def value(self, x: Tensor) -> Tensor:
         """psi(x), the shape of x: ``(B, K, H, W)``."""
-        inner, outer = self._arguments(x)
-        core = (self.curvature + self.rho) * self.width**2 * _integral(inner, self.corner)
-        return (core - self.rho * _integral(outer, self.corner)) / self.scale**2
+        core = self._height * self.width**2 * _integral(x * self._inner, self.corner)
+        return (core - self.rho * _integral(x * self.scale, self.corner)) / self.scale**2
 
     def slope(self, x: Tensor) -> Tensor:
         """psi'(x)."""
-        inner, outer = self._arguments(x)
-        core = (self.curvature + self.rho) * self.width / self.scale
-        return core * _clip(inner, self.corner) - self.rho / self.scale * _clip(outer, self.corner)
+        core = self._height / self._inner * _clip(x * self._inner, self.corner)
+        return core.addcmul(self.rho / self.scale, _clip(x * self.scale, self.corner), value=-1)
 
     def bend(self, x: Tensor) -> Tensor:
         """psi''(x), in [-rho, m]."""
-        inner, outer = self._arguments(x)
-        core = (self.curvature + self.rho) * _hat(inner, self.corner)
-        return core - self.rho * _hat(outer, self.corner)
+        size = x.abs()
+        core = self._height * _hat(size * self._inner, self.corner)
+        return core.sub(_hat(size * self.scale, self.corner), alpha=self.rho)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Profile:
         """The same with changed tensors."""
         scale, curvature, width = map(change, (self.scale, self.curvature, self.width))
         return replace(self, scale=scale, curvature=curvature, width=width)
 
-    def _arguments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x * (self.scale / self.width), x * self.scale
+    @property
+    def _inner(self) -> Tensor:
+        return self.scale / self.width
+
+    @property
+    def _height(self) -> Tensor:
+        return self.curvature + self.rho
 
 
-def _hat(x: Tensor, corner: float) -> Tensor:
-    return ((1 + corner - x.abs()) / (2 * corner)).clamp(0, 1)
+def _hat(size: Tensor, corner: float) -> Tensor:
+    """The hat, of |x|."""
+    return (1 + corner - size).div(2 * corner).clamp(0, 1)
 
 
 def _clip(x: Tensor, corner: float) -> Tensor:
     """The integral of the hat: x, then a parabola, then 1; odd."""
     inside = x.clamp(-1 - corner, 1 + corner)
-    excess = inside - inside.clamp(corner - 1, 1 - corner)
-    return inside - excess * excess.abs() / (4 * corner)
+    excess = F.softshrink(inside, 1 - corner)
+    return inside.addcmul(excess, excess.abs(), value=-0.25 / corner)
 
 
 def _integral(x: Tensor, corner: float) -> Tensor:

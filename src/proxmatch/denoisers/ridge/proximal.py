@@ -25,6 +25,8 @@ from proxmatch.metrics import norm
 
 #: When the minimization stops: |u + grad R(u) - z| relative to max(|z|, 0.1 sqrt(n)).
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
+#: When the solution of Id + Hess R that a training needs is accurate enough, relatively.
+GRADIENT = {torch.float32: 1e-3, torch.float64: 1e-13}
 MAX_ITERATIONS = 2000
 #: Rounding is all that is left after so many iterations that did not reduce |grad F| to this part.
 PATIENCE, PROGRESS = 30, 0.9
@@ -75,9 +77,19 @@ def proximal(regularizer: Regularizer, z: Tensor) -> Tensor:
     return out
 
 
-def derivative(regularizer: Regularizer, u: Tensor, v: Tensor) -> Tensor:
-    """(Id + Hess R(u))^{-1} v, differentiable in v, in u and in the regularizer."""
-    w = _solve(regularizer.detach(), u.detach(), v.detach())
+def derivative(
+    regularizer: Regularizer, u: Tensor, v: Tensor, tolerance: float | None = None
+) -> Tensor:
+    """(Id + Hess R(u))^{-1} v, differentiable in v, in u and in the regularizer.
+
+    Args:
+        regularizer: R.
+        u: where, ``(B, C, H, W)``.
+        v: the same shape.
+        tolerance: on the relative residual, image by image; :data:`TOLERANCE` by default.
+    """
+    tolerance = TOLERANCE[v.dtype] if tolerance is None else tolerance
+    w = _solve(regularizer.detach(), u.detach(), v.detach(), tolerance)
     if not torch.is_grad_enabled():
         return w
     out: Tensor = _Root.apply(v - w - regularizer.hessian(u, w), w, u, regularizer)
@@ -85,7 +97,7 @@ def derivative(regularizer: Regularizer, u: Tensor, v: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _solve(regularizer: Regularizer, u: Tensor, v: Tensor) -> Tensor:
+def _solve(regularizer: Regularizer, u: Tensor, v: Tensor, tolerance: float) -> Tensor:
     """The w with w + Hess R(u) w = v."""
     kernel = regularizer.kernel
     bend = regularizer.profile.bend(analyze(u, kernel))
@@ -93,8 +105,7 @@ def _solve(regularizer: Regularizer, u: Tensor, v: Tensor) -> Tensor:
     def matvec(w: Tensor) -> Tensor:
         return w + synthesize(bend * analyze(w, kernel), kernel)
 
-    tolerance = v.new_full((len(v),), TOLERANCE[v.dtype])
-    return conjugate_gradient(matvec, v, tolerance, MAX_ITERATIONS)
+    return conjugate_gradient(matvec, v, v.new_full((len(v),), tolerance), MAX_ITERATIONS)
 
 
 class _Root(torch.autograd.Function):
@@ -116,7 +127,8 @@ class _Root(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (u,) = ctx.saved_tensors
-        return derivative(ctx.regularizer, u, grads[0]), None, None, None
+        g = grads[0]
+        return derivative(ctx.regularizer, u, g, GRADIENT[g.dtype]), None, None, None
 
 
 @torch.no_grad()
@@ -135,11 +147,8 @@ def minimize(regularizer: Regularizer, z: Tensor, tolerance: float | None = None
             An image on which rounding allows no more keeps the best u found.
     """
     goal = (TOLERANCE[z.dtype] if tolerance is None else tolerance) * residual_scale(z)
-    out, lowest, mark = (
-        z.clone(),
-        torch.full_like(goal, torch.inf),
-        torch.full_like(goal, torch.inf),
-    )
+    out, lowest = z.clone(), torch.full_like(goal, torch.inf)
+    mark = lowest.clone()  # where |grad F| was when it last made progress
     marked = torch.zeros_like(goal, dtype=torch.long)  # at which iteration
     live = torch.arange(len(z), device=z.device)
     u = z
