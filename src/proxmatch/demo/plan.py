@@ -47,14 +47,14 @@ class Plan:
     )
     others: tuple[str, ...] = ("coffee", "rocket", "stereo_motorcycle")
     reduce: int = 2
-    problem: str = "inpainting"
-    options: tuple[str, ...] = ("keep=0.25",)
-    damage: str = "Three of four pixels are missing."
+    problem: str = "deblurring"
+    options: tuple[str, ...] = ()
+    damage: str = "The pictures are blurred and noisy."
     wrong: str = "gs-histology"
     right: str = "gs-photographs"
     crops: int = 2
     size: int = 64
-    steps: int = 200
+    steps: int = 300
     iterations: int = 40
     measured: bool = True
     certified: int = 3

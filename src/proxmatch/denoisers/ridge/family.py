@@ -280,7 +280,8 @@ def cosines(channels: int, side: int) -> Tensor:
     def basis(n: int) -> Tensor:
         place = torch.arange(n, dtype=torch.float64)
         rows = torch.cos(torch.pi / n * place[:, None] * (place + 0.5))
-        return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        unit: Tensor = rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        return unit
 
     wave, color = basis(side), basis(channels)
     q, i, j = torch.tensor(waves(channels, side)).T
