@@ -46,8 +46,10 @@ PATIENCE = 2
 STRENGTHS = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 #: Noise levels: even steps in log s.
 LEVELS = tuple(0.003 * 1.5**k for k in range(11))
-#: How often t is halved at the most.
-HALVINGS = 4
+#: How often t is halved at the most, and how often L is measured again.
+HALVINGS, ROUNDS = 4, 3
+#: Below this t there is next to no prior left.
+WEAKEST = 0.02
 #: Where the search for a level begins.
 BEGIN = 5
 #: t L of a proximal map by choice.
@@ -391,7 +393,7 @@ def _two_numbers(
         constant = model.core.lipschitz
         constant = constant or score.lipschitz(model, Relaxed(model, 0.5, levels[place]))
         largest = min(1.0, MARGIN / constant)
-    for _ in range(4):  # L is known better after each round
+    for _ in range(ROUNDS):  # L is known better after each one
         place, t = climb(place, largest), largest
         best = trials[place, t]
         for _ in range(HALVINGS):
@@ -407,6 +409,10 @@ def _two_numbers(
         if not proximal or best.strength * constant < 1:
             break
         largest = MARGIN / constant
+        if largest < WEAKEST:  # next to no prior is left: no level makes a difference
+            at(place, largest)
+            best = trials[place, largest]
+            break
     denoiser = Relaxed(model, best.strength, best.sigma, constant)
     return Tuned(denoiser, best, tuple(trials.values()), constant)
 
