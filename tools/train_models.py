@@ -3,7 +3,7 @@
     python tools/train_models.py --data DATA --runs RUNS [NAME ...]
 
 DATA holds ``bsds/``, ``celeba/`` and ``brecahad/``, each in its published layout; RUNS gets a
-folder a model, from which an interrupted training goes on. The finished model goes to
+folder a stage, from which an interrupted training goes on. The finished model goes to
 ``src/proxmatch/weights/NAME`` in half precision, with its card (``config.json``, under ``record``).
 """
 
@@ -13,8 +13,10 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from proxmatch.data import ImageDomain
-from proxmatch.denoisers import save
+from proxmatch.denoisers import ProximalDenoiser, load, save
 from proxmatch.learning import train
 from proxmatch.learning.progress import bar
 from proxmatch.learning.settings import PRESETS, Preset
@@ -22,6 +24,8 @@ from proxmatch.learning.settings import PRESETS, Preset
 WEIGHTS = Path(__file__).parents[1] / "src" / "proxmatch" / "weights"
 #: Side of the pictures that the crops of a training are cut from, and of those of the card.
 SIZE = 128
+#: Held-out crops that a card is measured on.
+CARD = 16
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,6 @@ class Data:
         validation: the same, of the images that the card is measured on.
         source: what they are.
         licence: of the images; the weights are given under the same terms of use.
-        steps: optimiser steps of the families that are trained, by their names.
         channels: 3, or 1 for grey.
     """
 
@@ -41,8 +44,35 @@ class Data:
     validation: tuple[str, str | None]
     source: str
     licence: str
-    steps: dict[str, int]
     channels: int = 3
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a training; it starts from the weights of the one before.
+
+    Attributes:
+        preset: the committed settings.
+        steps: of the optimizer.
+    """
+
+    preset: str
+    steps: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a model is trained.
+
+    Attributes:
+        domain: a name of :data:`DOMAINS`.
+        stages: one after the other.
+        start: the shipped model that the first stage starts from; None for random weights.
+    """
+
+    domain: str
+    stages: tuple[Stage, ...]
+    start: str | None = None
 
 
 BSDS = Data(
@@ -50,75 +80,93 @@ BSDS = Data(
     ("bsds/validation", None),
     "BSDS500, 400 photographs, none of them in BSD68 (Arbelaez et al., 2011)",
     "non-commercial research only",
-    {"gs": 12_000, "lpn": 8_000, "ridge": 1_200},
 )
 DOMAINS = {
     "photographs": BSDS,
-    "grey": Data(
-        BSDS.train,
-        BSDS.validation,
-        f"{BSDS.source}, in grey",
-        BSDS.licence,
-        {"gs": 7_500, "lpn": 5_000, "ridge": 2_000},
-        1,
-    ),
+    "grey": Data(BSDS.train, BSDS.validation, f"{BSDS.source}, in grey", BSDS.licence, 1),
     "faces": Data(
         ("celeba", "train"),
         ("celeba", "validation"),
         "CelebA, aligned faces, 128 x 128 centre crops (Liu et al., 2015)",
         "non-commercial research only",
-        {"gs": 7_500, "lpn": 6_000},
     ),
     "histology": Data(
         ("brecahad", "train"),
         ("brecahad", "validation"),
         "BreCaHAD, H&E breast histopathology (Aksac et al., 2019)",
         "CC BY 4.0",
-        {"gs": 4_000, "lpn": 4_000},
     ),
 }
-NAMES = [f"{family}-{domain}" for domain, data in DOMAINS.items() for family in data.steps]
-#: The committed settings of a family.
-SETTINGS = {"gs": "gs-scaled", "lpn": "lpn-scaled", "ridge": "ridge"}
-#: Held-out crops that a card is measured on.
-CARD = 16
+MODELS = {
+    "gs-photographs": Model(
+        "photographs", (Stage("gs-scaled", 12_000), Stage("gs-scaled-deep", 9_000))
+    ),
+    "gs-grey": Model("grey", (Stage("gs-scaled-deep", 5_000),), start="gs-photographs"),
+    "gs-faces": Model("faces", (Stage("gs-scaled", 7_500), Stage("gs-scaled-deep", 7_000))),
+    "gs-histology": Model("histology", (Stage("gs-scaled", 4_000),)),
+    "lpn-photographs": Model("photographs", (Stage("lpn-scaled", 8_000),)),
+    "lpn-grey": Model("grey", (Stage("lpn-scaled", 5_000),)),
+    "lpn-faces": Model("faces", (Stage("lpn-scaled", 6_000),)),
+    "lpn-histology": Model("histology", (Stage("lpn-scaled", 4_000),)),
+    "ridge-photographs": Model("photographs", (Stage("ridge", 1_200),)),
+    "ridge-grey": Model("grey", (Stage("ridge", 2_000),)),
+}
 
 
-def preset_of(name: str) -> Preset:
-    """The committed settings of a model."""
-    family, domain = name.split("-")
-    data, preset = DOMAINS[domain], PRESETS[SETTINGS[family]]
+def preset_of(stage: Stage, data: Data) -> Preset:
+    """The committed settings of a stage."""
+    preset = PRESETS[stage.preset]
     return preset.model_copy(
         update={
             "model": preset.model.model_copy(update={"channels": data.channels}),
-            "settings": preset.settings.model_copy(update={"steps": data.steps[family]}),
+            "settings": preset.settings.model_copy(update={"steps": stage.steps}),
         }
     )
+
+
+def trained(name: str, data_folder: Path, runs: Path) -> ProximalDenoiser:
+    """A model after all of its stages; stages that are finished are not trained again."""
+    plan = MODELS[name]
+    data = DOMAINS[plan.domain]
+    images, held_out = (
+        ImageDomain(data_folder / folder, SIZE, split=split, channels=data.channels)  # type: ignore[arg-type]
+        for folder, split in (data.train, data.validation)
+    )
+    places = range(0, len(held_out), max(1, len(held_out) // CARD))
+    validation = held_out.tensor(places[:CARD])
+    model = None if plan.start is None else load(plan.start)
+    for number, stage in enumerate(plan.stages, 1):
+        folder = runs / f"{name}-{number}"
+        if (folder / "model" / "config.json").exists():
+            model = load(folder / "model")
+            continue
+        preset = preset_of(stage, data)
+        with bar(preset.settings.steps, f"{name}, stage {number}") as on_step:
+            result = train(
+                preset, images, folder, start=model, validation=validation, on_step=on_step
+            )
+        model = result.model
+    if model is None:
+        raise ValueError(f"{name} has no stages")
+    model.record |= {
+        "source": data.source,
+        "licence": data.licence,
+        "validation_data": held_out.describe(),
+    }
+    return model
 
 
 def main() -> None:
     """Train the models that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=NAMES, choices=[*NAMES, []], metavar="NAME")
+    names = list(MODELS)
+    parser.add_argument("names", nargs="*", default=names, choices=[*names, []], metavar="NAME")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--runs", type=Path, required=True)
     args = parser.parse_args()
+    torch.set_num_threads(1)
     for name in args.names:
-        data, preset = DOMAINS[name.split("-")[1]], preset_of(name)
-        images, held_out = (
-            ImageDomain(args.data / folder, SIZE, split=split, channels=data.channels)  # type: ignore[arg-type]
-            for folder, split in (data.train, data.validation)
-        )
-        places = range(0, len(held_out), max(1, len(held_out) // CARD))
-        validation = held_out.tensor(places[:CARD])
-        with bar(preset.settings.steps, name) as on_step:
-            result = train(preset, images, args.runs / name, validation=validation, on_step=on_step)
-        result.model.record |= {
-            "source": data.source,
-            "licence": data.licence,
-            "validation_data": held_out.describe(),
-        }
-        save(result.model.half(), WEIGHTS / name)
+        save(trained(name, args.data, args.runs).half(), WEIGHTS / name)
 
 
 if __name__ == "__main__":

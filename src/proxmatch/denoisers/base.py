@@ -214,6 +214,20 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         now = {name: getattr(self, name) for name in type(self.config).model_fields if name in SET}
         return type(self.config).model_validate({**dict(self.config), **now})
 
+    def inherit_(self, other: ProximalDenoiser) -> None:
+        """Start from the weights of another denoiser of the same layout.
+
+        Raises:
+            InputError: it has another layout.
+        """
+        try:
+            self.load_state_dict(other.state_dict())
+        except RuntimeError as error:
+            raise InputError(
+                f"a {type(self).__name__} cannot start from this {type(other).__name__}: its "
+                "layout is another one"
+            ) from error
+
     def constrained(self) -> dict[str, nn.Parameter]:
         """The parameters that must be nonnegative for h to be convex, by name; none by default.
 

@@ -40,6 +40,7 @@ from proxmatch.errors import (
 )
 
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
 
 #: Networks by the names that configurations know them under, each from its configuration.
 NETWORKS: dict[str, Callable[[GradientStepConfig], Network]] = {
@@ -61,8 +62,8 @@ class GradientStepConfig(BaseModel):
             ``dncnn`` (:mod:`proxmatch.denoisers.networks`), or ``given``, a network of the user's
             own class, which is passed along (:meth:`GradientStep.of`).
         widths: channels at each scale; four scales for DRUNet, one for FFDNet and DnCNN.
-        blocks: residual blocks at each scale, of the scaled UNet and DRUNet; convolutions of FFDNet
-            and DnCNN.
+        blocks: residual blocks at each scale, of the scaled UNet (also one number a scale) and
+            DRUNet; convolutions of FFDNet and DnCNN.
         activation: of DRUNet: ``E`` for ELU, ``S`` for softplus, ``R`` for ReLU.
         smooth: sharpness of the softplus that stands for activations with a kink
             (:func:`proxmatch.denoisers.smooth`); None leaves them as they are. True stands for the
@@ -78,8 +79,8 @@ class GradientStepConfig(BaseModel):
 
     channels: int = Field(3, ge=1)
     network: Literal["unet", "scaled-unet", "drunet", "ffdnet", "dncnn", "given"] = "unet"
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((24, 48), min_length=1)
-    blocks: int = Field(2, ge=1)
+    widths: tuple[Count, ...] = Field((24, 48), min_length=1)
+    blocks: Count | tuple[Count, ...] = 2
     activation: Literal["E", "S", "R"] = "E"
     smooth: Level | None = None
     given: GivenConfig | None = None
@@ -98,6 +99,10 @@ class GradientStepConfig(BaseModel):
             raise ValueError(f"DRUNet has four scales, not {len(self.widths)} widths")
         if self.network in ("unet", "scaled-unet") and len(self.widths) < 2:
             raise ValueError("a UNet has at least two widths")
+        if isinstance(self.blocks, tuple) and (
+            self.network != "scaled-unet" or len(self.blocks) != len(self.widths)
+        ):
+            raise ValueError("one number of blocks a scale is for the scaled UNet, one a width")
         if (self.network == "given") is (self.given is None):
             raise ValueError("a given network, and no other, is described by 'given'")
         return self
@@ -201,6 +206,18 @@ class GradientStep(ProximalDenoiser):
         model.train(network.training)
         model.tell_kinks()
         return model
+
+    def inherit_(self, other: ProximalDenoiser) -> None:
+        """Start from the weights of another one; a scaled UNet may have more blocks than it has.
+
+        Raises:
+            InputError: it does not fit.
+        """
+        theirs = getattr(other, "network", None)
+        if isinstance(self.network, ScaledUNet) and isinstance(theirs, ScaledUNet):
+            self.network.inherit_(theirs)
+        else:
+            super().inherit_(other)
 
     def tell_kinks(self) -> None:
         """Warn if the network has kinks, where D jumps.

@@ -139,7 +139,7 @@ class DRUNet(deepinv.models.DRUNet, Network):  # type: ignore[misc]
             act_mode={"S": "s"}.get(activation, activation),  # deepinv's own letters
             pretrained=None,
         )
-        self.radius = unet_radius(blocks, self.multiple)
+        self.radius = unet_radius([blocks] * len(widths))
 
     def forward(self, x: Tensor, sigma: float | Tensor, **kwargs: Any) -> Tensor:
         """The denoised image, the shape of x.
@@ -181,18 +181,18 @@ def level_map(x: Tensor, sigma: float | Tensor) -> Tensor:
     )
 
 
-def unet_radius(blocks: int, coarsest: int, finest: int = 1) -> int:
+def unet_radius(blocks: Sequence[int], finest: int = 1) -> int:
     """How far a UNet of residual blocks of two 3 x 3 convolutions sees, in pixels.
 
     Args:
-        blocks: at each scale, on the way down and up.
-        coarsest: pixels between neighbors at the coarsest scale.
-        finest: and at the finest, where the first and the last convolution are.
+        blocks: at each scale, from the finest, on the way down and up.
+        finest: pixels between neighbors at the finest scale, where the first and the last
+            convolution are; each scale doubles them.
     """
-    convolutions = 2 * blocks
-    # Of the scales but the coarsest, on the way down and up: 1 + 2 + 4 + ...
-    finer = 2 * convolutions * (coarsest - finest)
-    return 2 * finest + finer + convolutions * coarsest + coarsest - 1
+    pixels = [finest << scale for scale in range(len(blocks))]
+    both_ways = [2] * (len(blocks) - 1) + [1]
+    inside = sum(2 * b * p * w for b, p, w in zip(blocks, pixels, both_ways, strict=True))
+    return 2 * finest + inside + pixels[-1] - 1
 
 
 def _convolutions(inputs: int, outputs: int, width: int, depth: int) -> nn.Sequential:

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proxmatch.denoisers.networks import Network, is_map, level_map, unet_radius
+from proxmatch.errors import InputError
 
 
 class CompactUNet(Network):
@@ -41,7 +42,7 @@ class CompactUNet(Network):
         self.decode = nn.ModuleList(_Block(w) for w in widths[:-1])
         self.tail = nn.Conv2d(widths[0], channels, 3, padding=1)
         self.multiple = self.smallest = 1 << (len(widths) - 1)
-        self.radius = unet_radius(1, self.multiple)
+        self.radius = unet_radius([1] * len(widths))
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None, **kwargs: Any) -> Tensor:
         """N(x), the shape of x; the noise level is not used."""
@@ -96,7 +97,7 @@ class ScaledUNet(Network):
     Args:
         channels: image channels.
         widths: channels at each scale, from the finest; each scale halves the resolution.
-        blocks: residual blocks at each scale, on the way down and up.
+        blocks: residual blocks at each scale, on the way down and up: a number, or one a scale.
         centre: grey value c that the input is measured from.
     """
 
@@ -110,22 +111,24 @@ class ScaledUNet(Network):
         self,
         channels: int = 3,
         widths: Sequence[int] = (48, 96, 192),
-        blocks: int = 1,
+        blocks: int | Sequence[int] = 1,
         centre: float = 0.5,
     ) -> None:
         super().__init__()
+        numbers = [blocks] * len(widths) if isinstance(blocks, int) else list(blocks)
+        scales = list(zip(widths, numbers, strict=True))
         packed = channels * self.UNSHUFFLE**2
         pairs = list(pairwise(widths))
         self.centre = centre
         self.head = nn.Conv2d(packed + 1, widths[0], 3, padding=1)
-        self.encode = nn.ModuleList(_blocks(w, blocks) for w in widths[:-1])
+        self.encode = nn.ModuleList(_blocks(w, n) for w, n in scales[:-1])
         self.down = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
-        self.body = _blocks(widths[-1], blocks)
+        self.body = _blocks(*scales[-1])
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
-        self.decode = nn.ModuleList(_blocks(w, blocks) for w in widths[:-1])
+        self.decode = nn.ModuleList(_blocks(w, n) for w, n in scales[:-1])
         self.tail = nn.Conv2d(widths[0], packed, 3, padding=1)
         self.multiple = self.smallest = self.UNSHUFFLE << (len(widths) - 1)
-        self.radius = unet_radius(blocks, self.multiple, self.UNSHUFFLE)
+        self.radius = unet_radius(numbers, self.UNSHUFFLE)
 
     def forward(self, x: Tensor, sigma: float | Tensor, **kwargs: Any) -> Tensor:
         """N_s(x), the shape of x.
@@ -152,6 +155,35 @@ class ScaledUNet(Network):
             y = decode(up(y) + skip)
         out: Tensor = x + sigma * F.pixel_shuffle(self.tail(y), self.UNSHUFFLE)
         return out
+
+
+    @torch.no_grad()
+    def inherit_(self, other: ScaledUNet) -> None:
+        """Start from the weights of another scaled UNet of the same widths.
+
+        Residual blocks that the other one lacks begin as the identity, so that N is unchanged. A
+        network of one channel gets N(x) = mean over channels of the other's N(x, x, x).
+
+        Args:
+            other: with the same widths and no more blocks, and as many channels or, here, one.
+
+        Raises:
+            InputError: it does not fit.
+        """
+        given = other.state_dict()
+        channels, others = (n.tail.out_channels // n.UNSHUFFLE**2 for n in (self, other))
+        if channels == 1 < others:
+            head, level = given["head.weight"].tensor_split([-1], 1)
+            given["head.weight"] = torch.cat([head.unflatten(1, (others, -1)).sum(1), level], 1)
+            for name in ("tail.weight", "tail.bias"):
+                given[name] = given[name].unflatten(0, (others, -1)).mean(0)
+        mine = self.state_dict()
+        if any(name not in mine or mine[name].shape != t.shape for name, t in given.items()):
+            raise InputError("the network to start from has other widths, channels or more blocks")
+        for name in mine.keys() - given.keys():
+            if ".second." in name:
+                mine[name].zero_()
+        self.load_state_dict(given, strict=False)
 
 
 def _blocks(width: int, number: int) -> nn.Sequential:

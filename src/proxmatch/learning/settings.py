@@ -247,6 +247,17 @@ PRESETS: dict[str, Preset] = {
         optimiser=Optimiser(rate=1e-3, matrices=3e-3, warmup=100, final=0.02, clip=1.0),
         averaging=0.997,
     ),
+    # A second stage: more blocks at the coarsest scale, larger crops.
+    "gs-scaled-deep": _preset(
+        GradientStepConfig.scaled(levels=(0.003, 0.25), blocks=(1, 1, 3)),
+        96,
+        0.05,
+        noise=Levels(),
+        steps=9_000,
+        batch=3,
+        optimiser=Optimiser(rate=7e-4, matrices=2e-3, warmup=200, final=0.02, clip=1.0),
+        averaging=0.998,
+    ),
     "ridge": _preset(
         RidgeConfig(levels=(0.003, 0.25)),
         64,

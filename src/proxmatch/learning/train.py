@@ -19,7 +19,7 @@ from proxmatch.learning.engine import RunResult, run
 from proxmatch.learning.settings import PRESETS, Preset, TrainingSettings
 from proxmatch.learning.sources import stream, windows
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
-from proxmatch.randomness import generator_of
+from proxmatch.randomness import fingerprint, generator_of
 from proxmatch.transforms import colour_statistics
 
 if TYPE_CHECKING:
@@ -49,18 +49,21 @@ def train(
     folder: str | Path,
     *,
     settings: TrainingSettings | None = None,
+    start: ProximalDenoiser | None = None,
     validation: Tensor | None = None,
     problems: Sequence[Problem] | None = None,
     fabric: Fabric | None = None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> TrainingResult:
-    """Train a denoiser from scratch, or go on with a training that was interrupted.
+    """Train a denoiser, or go on with a training that was interrupted.
 
     Args:
         preset: one of ``PRESETS``, or your own.
         domain: images to train on, at least as large as the preset's crops.
         folder: gets the state and the log of the run, and the denoiser in ``model/``.
         settings: in place of the preset's.
+        start: a denoiser whose weights it starts from (:meth:`ProximalDenoiser.inherit_`); from
+            scratch by default.
         validation: images for the card, ``(B, C, H, W)``, as large as those of the deployment.
         problems: for the card; deblurring and super-resolution by default.
         fabric: where and in what precision.
@@ -84,6 +87,10 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = new(preset.model)
+    about = {"data": domain.fingerprint}
+    if start is not None:
+        model.inherit_(start)
+        about["start"] = fingerprint(list(start.parameters()))
     draw = windows(domain.sample, preset.size) if domain.size > preset.size else domain.sample
     result = run(
         model,
@@ -91,7 +98,7 @@ def train(
         settings,
         folder,
         fabric=fabric,
-        about={"data": domain.fingerprint},
+        about=about,
         on_step=on_step,
     )
     model.record = {
@@ -105,6 +112,8 @@ def train(
         "threads": torch.get_num_threads(),
         "versions": versions(),
     }
+    if start is not None:
+        model.record["start"] = {"weights": about["start"], **start.record}
     found = None
     if validation is not None:
         found = assess(model, validation, problems or (), noise=(0.05, 0.025, 0.1))
