@@ -125,3 +125,21 @@ def test_shipped_models_have_a_card(name: str) -> None:
     # L of a gradient step may pass one: its strength is then chosen so that t L does not.
     assert 0 < validation["lipschitz"] < (2.5 if model.penalized else 5)
     assert model.lipschitz == (validation["lipschitz"] if model.penalized else None)
+
+
+def test_a_training_can_start_from_another_denoiser(folder: Path, tmp_path: Path) -> None:
+    images = ImageDomain(folder, 12, split="train", channels=1)
+    torch.manual_seed(3)
+    start = GradientStep(GradientStepConfig(channels=1, widths=(4, 6), sigma=0.1))
+    slow = SETTINGS.model_copy(update={"steps": 1, "optimiser": Optimiser(rate=1e-12)})
+    found = train(PRESETS["gs"], images, tmp_path, settings=slow, start=start).model
+    for mine, theirs in zip(found.parameters(), start.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-9)
+    assert "weights" in load(tmp_path / "model").record["start"]
+
+
+def test_a_denoiser_of_another_layout_is_no_start(folder: Path, tmp_path: Path) -> None:
+    images = ImageDomain(folder, 12, split="train", channels=1)
+    other = GradientStep(GradientStepConfig(channels=1, widths=(4, 8)))
+    with pytest.raises(InputError, match="layout"):
+        train(PRESETS["gs"], images, tmp_path, start=other)

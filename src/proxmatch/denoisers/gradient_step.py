@@ -46,10 +46,16 @@ Count = Annotated[int, Field(ge=1)]
 NETWORKS: dict[str, Callable[[GradientStepConfig], Network]] = {
     "unet": lambda c: CompactUNet(c.channels, c.widths),
     "scaled-unet": lambda c: ScaledUNet(c.channels, c.widths, c.blocks),
-    "drunet": lambda c: DRUNet(c.channels, c.widths, c.blocks, c.activation),
-    "ffdnet": lambda c: FFDNet(c.channels, c.widths[0], c.blocks),
-    "dncnn": lambda c: DnCNN(c.channels, c.widths[0], c.blocks),
+    "drunet": lambda c: DRUNet(c.channels, c.widths, _one(c.blocks), c.activation),
+    "ffdnet": lambda c: FFDNet(c.channels, c.widths[0], _one(c.blocks)),
+    "dncnn": lambda c: DnCNN(c.channels, c.widths[0], _one(c.blocks)),
 }
+
+
+def _one(blocks: int | tuple[int, ...]) -> int:
+    """The number of blocks of a network that has as many at every scale."""
+    assert isinstance(blocks, int)  # noqa: S101
+    return blocks
 
 
 class GradientStepConfig(BaseModel):

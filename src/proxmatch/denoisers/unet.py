@@ -156,7 +156,6 @@ class ScaledUNet(Network):
         out: Tensor = x + sigma * F.pixel_shuffle(self.tail(y), self.UNSHUFFLE)
         return out
 
-
     @torch.no_grad()
     def inherit_(self, other: ScaledUNet) -> None:
         """Start from the weights of another scaled UNet of the same widths.
