@@ -3,7 +3,7 @@
     python tools/train_models.py --data DATA --runs RUNS [NAME ...]
 
 DATA holds ``bsds/``, ``celeba/`` and ``brecahad/``, each in its published layout; RUNS gets a
-folder a stage, from which an interrupted training goes on. The finished model goes to
+folder a model, from which an interrupted training goes on. The finished model goes to
 ``src/proxmatch/weights/NAME`` in half precision, with its card (``config.json``, under ``record``).
 """
 
@@ -18,6 +18,7 @@ import torch
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser, load, save
 from proxmatch.learning import train
+from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.progress import bar
 from proxmatch.learning.settings import PRESETS, Preset
 
@@ -48,30 +49,19 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One stage of a training; it starts from the weights of the one before.
-
-    Attributes:
-        preset: the committed settings.
-        steps: of the optimizer.
-    """
-
-    preset: str
-    steps: int
-
-
-@dataclass(frozen=True)
 class Model:
     """How a model is trained.
 
     Attributes:
         domain: a name of :data:`DOMAINS`.
-        stages: one after the other.
-        start: the shipped model that the first stage starts from; None for random weights.
+        preset: the committed settings.
+        steps: of the optimizer.
+        start: the shipped model that it starts from; None for random weights.
     """
 
     domain: str
-    stages: tuple[Stage, ...]
+    preset: str
+    steps: int
     start: str | None = None
 
 
@@ -98,62 +88,54 @@ DOMAINS = {
     ),
 }
 MODELS = {
-    "gs-photographs": Model(
-        "photographs", (Stage("gs-scaled", 12_000), Stage("gs-scaled-deep", 9_000))
-    ),
-    "gs-grey": Model("grey", (Stage("gs-scaled-deep", 5_000),), start="gs-photographs"),
-    "gs-faces": Model("faces", (Stage("gs-scaled", 7_500), Stage("gs-scaled-deep", 7_000))),
-    "gs-histology": Model("histology", (Stage("gs-scaled", 4_000),)),
-    "lpn-photographs": Model("photographs", (Stage("lpn-scaled", 8_000),)),
-    "lpn-grey": Model("grey", (Stage("lpn-scaled", 5_000),)),
-    "lpn-faces": Model("faces", (Stage("lpn-scaled", 6_000),)),
-    "lpn-histology": Model("histology", (Stage("lpn-scaled", 4_000),)),
-    "ridge-photographs": Model("photographs", (Stage("ridge", 1_200),)),
-    "ridge-grey": Model("grey", (Stage("ridge", 2_000),)),
+    "gs-photographs": Model("photographs", "gs-scaled", 14_000),
+    "gs-grey": Model("grey", "gs-scaled", 5_000, start="gs-photographs"),
+    "gs-faces": Model("faces", "gs-scaled", 9_000),
+    "gs-histology": Model("histology", "gs-scaled", 5_000),
+    "lpn-photographs": Model("photographs", "lpn-scaled", 8_000),
+    "lpn-grey": Model("grey", "lpn-scaled", 5_000),
+    "lpn-faces": Model("faces", "lpn-scaled", 6_000),
+    "lpn-histology": Model("histology", "lpn-scaled", 4_000),
+    "ridge-photographs": Model("photographs", "ridge", 1_200),
+    "ridge-grey": Model("grey", "ridge", 2_000),
 }
 
 
-def preset_of(stage: Stage, data: Data) -> Preset:
-    """The committed settings of a stage."""
-    preset = PRESETS[stage.preset]
+def preset_of(model: Model) -> Preset:
+    """The committed settings of a model."""
+    preset = PRESETS[model.preset]
+    channels = DOMAINS[model.domain].channels
     return preset.model_copy(
         update={
-            "model": preset.model.model_copy(update={"channels": data.channels}),
-            "settings": preset.settings.model_copy(update={"steps": stage.steps}),
+            "model": preset.model.model_copy(update={"channels": channels}),
+            "settings": preset.settings.model_copy(update={"steps": model.steps}),
         }
     )
 
 
 def trained(name: str, data_folder: Path, runs: Path) -> ProximalDenoiser:
-    """A model after all of its stages; stages that are finished are not trained again."""
+    """A model after its training, with its card."""
     plan = MODELS[name]
-    data = DOMAINS[plan.domain]
+    data, preset = DOMAINS[plan.domain], preset_of(plan)
     images, held_out = (
         ImageDomain(data_folder / folder, SIZE, split=split, channels=data.channels)  # type: ignore[arg-type]
         for folder, split in (data.train, data.validation)
     )
     places = range(0, len(held_out), max(1, len(held_out) // CARD))
     validation = held_out.tensor(places[:CARD])
-    model = None if plan.start is None else load(plan.start)
-    for number, stage in enumerate(plan.stages, 1):
-        folder = runs / f"{name}-{number}"
-        if (folder / "model" / "config.json").exists():
-            model = load(folder / "model")
-            continue
-        preset = preset_of(stage, data)
-        with bar(preset.settings.steps, f"{name}, stage {number}") as on_step:
-            result = train(
-                preset, images, folder, start=model, validation=validation, on_step=on_step
-            )
-        model = result.model
-    if model is None:
-        raise ValueError(f"{name} has no stages")
-    model.record |= {
+    start = None if plan.start is None else load(plan.start)
+    with bar(preset.settings.steps, name) as on_step:
+        result = train(
+            preset, images, runs / name, start=start, validation=validation, on_step=on_step
+        )
+    if result.run.status is not RunStatus.COMPLETED:
+        raise SystemExit(f"the training of {name} ended as {result.run.status}: nothing is shipped")
+    result.model.record |= {
         "source": data.source,
         "licence": data.licence,
         "validation_data": held_out.describe(),
     }
-    return model
+    return result.model
 
 
 def main() -> None:

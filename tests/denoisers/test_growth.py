@@ -46,3 +46,13 @@ def test_the_radius_is_how_far_it_sees(blocks: int | tuple[int, ...]) -> None:
     assert int(seen.min()) >= place - network.radius
     assert int(seen.max()) <= place + network.radius
     assert int(seen.max()) - int(seen.min()) >= network.radius  # not far above what it sees
+
+
+def test_a_leak_leaves_no_unit_without_a_gradient() -> None:
+    torch.manual_seed(0)
+    network = ScaledUNet(1, (4, 6), leak=0.1)
+    with torch.no_grad():
+        network.body[0].first.bias.fill_(-200.0)  # every unit far in the flat part of ELU
+    x = torch.rand(1, 1, 16, 16)
+    network(x, 0.1).sum().backward()
+    assert bool((network.body[0].first.weight.grad.abs().amax((1, 2, 3)) > 0).all())

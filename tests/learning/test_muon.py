@@ -70,3 +70,17 @@ def test_a_run_that_is_interrupted_goes_on_with_the_same_momentum(tmp_path: Path
     parts = trained(tmp_path / "parts")
     for name, weight in whole.state_dict().items():
         assert torch.equal(weight, parts.state_dict()[name]), name
+
+
+def test_a_gradient_too_small_to_be_squared_is_no_harm() -> None:
+    weight = torch.nn.Parameter(torch.zeros(24, 24, 1, 1))
+    weight.grad = torch.full_like(weight, 1e-30)
+    Muon([weight], lr=0.1).step()
+    assert bool(weight.isfinite().all())
+
+
+def test_the_decay_shrinks_the_weights_by_its_rate() -> None:
+    weight = torch.nn.Parameter(torch.ones(24, 24, 1, 1))
+    weight.grad = torch.zeros_like(weight)
+    Muon([weight], lr=0.1, decay=0.5).step()
+    assert torch.allclose(weight, torch.full_like(weight, 0.95))

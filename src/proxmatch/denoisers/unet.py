@@ -78,13 +78,18 @@ class CompactUNet(Network):
 
 
 class _Block(nn.Module):
-    def __init__(self, width: int) -> None:
+    """x + W_2 f(W_1 x), f(a) = ELU(a) + leak a: with a leak no unit is ever without a gradient."""
+
+    def __init__(self, width: int, leak: float = 0.0) -> None:
         super().__init__()
+        self.leak = leak
         self.first = nn.Conv2d(width, width, 3, padding=1)
         self.second = nn.Conv2d(width, width, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = x + self.second(F.elu(self.first(x)))
+        a = self.first(x)
+        y = F.elu(a) + self.leak * a if self.leak else F.elu(a)
+        out: Tensor = x + self.second(y)
         return out
 
 
@@ -98,6 +103,7 @@ class ScaledUNet(Network):
         channels: image channels.
         widths: channels at each scale, from the finest; each scale halves the resolution.
         blocks: residual blocks at each scale, on the way down and up: a number, or one a scale.
+        leak: slope of the activation where ELU is flat.
         centre: grey value c that the input is measured from.
     """
 
@@ -112,6 +118,7 @@ class ScaledUNet(Network):
         channels: int = 3,
         widths: Sequence[int] = (48, 96, 192),
         blocks: int | Sequence[int] = 1,
+        leak: float = 0.0,
         centre: float = 0.5,
     ) -> None:
         super().__init__()
@@ -121,11 +128,11 @@ class ScaledUNet(Network):
         pairs = list(pairwise(widths))
         self.centre = centre
         self.head = nn.Conv2d(packed + 1, widths[0], 3, padding=1)
-        self.encode = nn.ModuleList(_blocks(w, n) for w, n in scales[:-1])
+        self.encode = nn.ModuleList(_blocks(w, n, leak) for w, n in scales[:-1])
         self.down = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
-        self.body = _blocks(*scales[-1])
+        self.body = _blocks(*scales[-1], leak)
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairs)
-        self.decode = nn.ModuleList(_blocks(w, n) for w, n in scales[:-1])
+        self.decode = nn.ModuleList(_blocks(w, n, leak) for w, n in scales[:-1])
         self.tail = nn.Conv2d(widths[0], packed, 3, padding=1)
         self.multiple = self.smallest = self.UNSHUFFLE << (len(widths) - 1)
         self.radius = unet_radius(numbers, self.UNSHUFFLE)
@@ -185,8 +192,8 @@ class ScaledUNet(Network):
         self.load_state_dict(given, strict=False)
 
 
-def _blocks(width: int, number: int) -> nn.Sequential:
-    return nn.Sequential(*(_Block(width) for _ in range(number)))
+def _blocks(width: int, number: int, leak: float) -> nn.Sequential:
+    return nn.Sequential(*(_Block(width, leak) for _ in range(number)))
 
 
 def _linear(layer: nn.Module, stacked: Tensor) -> Tensor:

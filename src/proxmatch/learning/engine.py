@@ -264,7 +264,7 @@ def _optimisers(model: ProximalDenoiser, settings: Optimiser) -> list[torch.opti
         inner = [p for p in model.parameters() if is_matrix(p)]
     others = [p for p in model.parameters() if not any(p is q for q in inner)]
     found: list[torch.optim.Optimizer] = [torch.optim.Adam(others, betas=settings.betas)]
-    found += [Muon(inner)] if inner else []
+    found += [Muon(inner, decay=settings.decay)] if inner else []
     for optimiser, peak in zip(found, (settings.rate, settings.matrices), strict=False):
         optimiser.param_groups[0]["peak"] = peak
     return found

@@ -5,6 +5,9 @@ M = U S V^T is replaced by about U V^T, by five Newton-Schulz iterations (Jordan
 every direction of the matrix moves alike, however small its gradient. On gradient-step denoisers
 this reaches in three minutes what Adam reaches in ten.
 
+All directions move alike, so the weights grow, and with them the inputs of the activations, until
+most units are saturated. The decay keeps them from that.
+
 ``torch.optim.Muon`` takes two-dimensional parameters only and iterates in bfloat16, which is slow
 on a CPU; this one takes convolutions and iterates in their own precision.
 """
@@ -31,7 +34,9 @@ def is_matrix(parameter: Tensor) -> bool:
 def orthogonal(matrix: Tensor, iterations: int = 5) -> Tensor:
     """About U V^T for a matrix U S V^T, ``(rows, columns)``."""
     a, b, c = COEFFICIENTS
-    x: Tensor = matrix / matrix.norm().clamp_min(torch.finfo(matrix.dtype).tiny)
+    largest = matrix.abs().max().clamp_min(torch.finfo(matrix.dtype).tiny)
+    x: Tensor = matrix / largest  # its squares do not underflow
+    x = x / x.norm().clamp_min(torch.finfo(matrix.dtype).tiny)
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
     for _ in range(iterations):
@@ -49,12 +54,17 @@ class Muon(torch.optim.Optimizer):
         parameters: convolutions or matrices.
         lr: learning rate.
         momentum: of the gradients.
+        decay: at each step the weights lose ``lr * decay`` of themselves.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float = 1e-3, momentum: float = 0.95
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float = 1e-3,
+        momentum: float = 0.95,
+        decay: float = 0.0,
     ) -> None:
-        super().__init__(parameters, {"lr": lr, "momentum": momentum})
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -69,5 +79,6 @@ class Muon(torch.optim.Optimizer):
                 mean.mul_(group["momentum"]).add_(p.grad)
                 matrix = (p.grad + group["momentum"] * mean).flatten(1)
                 scale = 0.2 * max(matrix.shape) ** 0.5
+                p.mul_(1 - group["lr"] * group["decay"])
                 p.add_(orthogonal(matrix).view_as(p), alpha=-group["lr"] * scale)
         return loss

@@ -28,6 +28,7 @@ class Optimiser(_Settings):
         rate: learning rate.
         matrices: learning rate of the convolutions between hidden layers, which are then trained
             by Muon (:mod:`proxmatch.learning.muon`); None for Adam.
+        decay: of these convolutions, in units of their rate.
         betas: of Adam.
         warmup: steps over which the rate rises linearly.
         final: fraction of the rate at the end; 1 for a constant rate.
@@ -36,6 +37,7 @@ class Optimiser(_Settings):
 
     rate: Positive = 1e-3
     matrices: Positive | None = None
+    decay: float = Field(0.0, ge=0, allow_inf_nan=False)
     betas: tuple[float, float] = (0.9, 0.99)
     warmup: int = Field(20, ge=0)
     final: float = Field(0.01, ge=0, le=1)
@@ -238,25 +240,14 @@ PRESETS: dict[str, Preset] = {
         penalty=Penalty(begin=0.88),
     ),
     "gs-scaled": _preset(
-        GradientStepConfig.scaled(levels=(0.003, 0.25)),
+        GradientStepConfig.scaled(levels=(0.003, 0.25), blocks=(1, 1, 2), leak=0.1),
         64,
         0.05,
         noise=Levels(),
         steps=15_000,
         batch=4,
-        optimiser=Optimiser(rate=1e-3, matrices=3e-3, warmup=100, final=0.02, clip=1.0),
+        optimiser=Optimiser(rate=1e-3, matrices=3e-3, decay=0.5, warmup=100, final=0.02, clip=1.0),
         averaging=0.997,
-    ),
-    # A second stage: more blocks at the coarsest scale, larger crops.
-    "gs-scaled-deep": _preset(
-        GradientStepConfig.scaled(levels=(0.003, 0.25), blocks=(1, 1, 3)),
-        96,
-        0.05,
-        noise=Levels(),
-        steps=9_000,
-        batch=3,
-        optimiser=Optimiser(rate=7e-4, matrices=2e-3, warmup=200, final=0.02, clip=1.0),
-        averaging=0.998,
     ),
     "ridge": _preset(
         RidgeConfig(levels=(0.003, 0.25)),
