@@ -23,11 +23,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders in the layout that the studies of priors read, with one small picture each."""
     root = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(0)
-    for folder in ("celeba/img_align_celeba", "bsds/validation", "cbsd68", "brecahad"):
+    for folder in ("celeba/img_align_celeba", "bsds/validation", "cbsd68", "kodak24", "brecahad"):
         (root / folder).mkdir(parents=True)
         for number in range(1, 11):
             small = generator.integers(0, 255, (5, 5, 3), dtype=np.uint8)
-            picture = Image.fromarray(small).resize((300, 300))
+            picture = Image.fromarray(small).resize((140, 135))
             picture.save(root / folder / f"{number:06d}.jpg")
     lines = [f"{n:06d}.jpg {0 if n < 5 else n % 2 + 1}" for n in range(1, 11)]
     (root / "celeba" / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
@@ -59,6 +59,20 @@ def test_cells_are_computed_once_and_again_when_their_code_changes(
     assert computed == [2, 3, 2, 3]
 
 
+def test_only_the_cells_that_are_asked_for_are_computed(tmp_path: Path) -> None:
+    def plan(work: Work) -> list[dict[str, Any]]:
+        return [{"n": n, "parity": "odd" if n % 2 else "even"} for n in range(4)]
+
+    def tables(cells: Sequence[Mapping[str, Any]]) -> str:
+        return ", ".join(str(cell["n"]) for cell in cells)
+
+    numbers = Study("numbers", "Numbers", plan, lambda settings, work: {}, tables)
+    page = run_study(numbers, Work(tmp_path, (), only={"parity": ["odd"]}), tmp_path / "out")
+    assert page.read_text() == "# Numbers\n\n1, 3\n"
+    with pytest.raises(InputError, match="there are even, odd"):
+        run_study(numbers, Work(tmp_path, (), only={"parity": ["prime"]}), tmp_path / "out")
+
+
 def test_the_digest_follows_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = study.source_digest(STUDIES["denoising"])
     assert before != study.source_digest(STUDIES["solver"])
@@ -71,7 +85,8 @@ def test_denoising_of_a_tiny_network(data: Path, tmp_path: Path) -> None:
     text = page.read_text()
     assert "| faces | 15/255 | 25/255 | 50/255 | images |" in text
     cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
-    assert {cell["settings"]["domain"] for cell in cells} == {"faces", "photographs", "histology"}
+    domains = {cell["settings"]["domain"] for cell in cells}
+    assert domains == {"faces", "histology", "CBSD68", "Kodak24"}
     for cell in cells:
         assert len(cell["psnr"]["25"]) == 1
         assert cell["versions"]["proxmatch"]

@@ -70,6 +70,10 @@ def command(
         str,
         typer.Option(help="of a study: names, folders, or kind:file of published networks"),
     ] = "",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="of a study: name=value, to compute cells with that setting alone"),
+    ] = None,
 ) -> None:
     """Run the paper's experiment: tables, claims with verdicts, figures, the page; or a study.
 
@@ -80,7 +84,7 @@ def command(
     from rich.console import Console
 
     if study is not None:
-        _study(study, data, models, out, max_images, seed or 0)
+        _study(study, data, models, out, max_images, seed or 0, only or [])
         return
     if scale is None:
         raise InputError("say how large: quick, cpu or paper; or name a study with --study")
@@ -117,7 +121,13 @@ def command(
 
 
 def _study(
-    name: str, data: Path | None, models: str, out: Path, images: int | None, seed: int
+    name: str,
+    data: Path | None,
+    models: str,
+    out: Path,
+    images: int | None,
+    seed: int,
+    only: list[str],
 ) -> None:
     """Run a study and show its tables."""
     from rich.console import Console
@@ -129,10 +139,16 @@ def _study(
     if data is None:
         raise InputError("a study needs --data: the folder that holds the image folders")
     console = Console()
+    wanted: dict[str, list[str]] = {}
+    for text in only:
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise InputError(f"--only {text}: write name=value, for example problem=deblurring")
+        wanted.setdefault(key, []).append(value)
     chosen = tuple(model.strip() for model in models.split(",") if model.strip())
     page = run_study(
         STUDIES[name],
-        Work(data, chosen, images, seed),
+        Work(data, chosen, images, seed, wanted),
         out,
         on_cell=lambda done, all_, what: console.log(f"{done} of {all_}: {what}"),
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,14 @@ class Work:
         models: names or folders of denoisers, or ``kind:file`` of published networks.
         images: number of test images; None for all of them.
         seed: of everything that is drawn.
+        only: values of settings by name: cells with other ones are left out.
     """
 
     data: Path
     models: Sequence[str]
     images: int | None = None
     seed: int = 0
+    only: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def run_study(
         raise InputError(f"{work.data} is no folder; give the one that holds the images")
     store = Store(out / "cells")
     code = source_digest(study)
-    planned = study.plan(work)
+    planned = _kept(study.plan(work), work.only)
     found: list[Mapping[str, Any]] = []
     for number, settings in enumerate(planned):
         key = address({"study": study.name, "settings": settings, "code": code})
@@ -104,6 +106,21 @@ def run_study(
         write_together(out, {"README.md": text.encode()})
     on_cell(len(planned), len(planned), "")
     return out / "README.md"
+
+
+def _kept(
+    planned: Sequence[dict[str, Any]], only: Mapping[str, Collection[str]]
+) -> list[dict[str, Any]]:
+    """The cells whose settings have one of the values asked for."""
+    for name, values in only.items():
+        there = {str(settings[name]) for settings in planned if name in settings}
+        unknown = [value for value in values if value not in there]
+        if unknown:
+            raise InputError(
+                f"no cell has {name} = {unknown[0]}; "
+                + (f"there are {', '.join(sorted(there))}" if there else f"none has a {name}")
+            )
+    return [s for s in planned if all(str(s.get(k)) in values for k, values in only.items())]
 
 
 def source_digest(study: Study) -> str:
