@@ -88,9 +88,9 @@ DOMAINS = {
     ),
 }
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", 14_000),
-    "gs-grey": Model("grey", "gs-scaled", 5_000, start="gs-photographs"),
-    "gs-faces": Model("faces", "gs-scaled", 9_000),
+    "gs-photographs": Model("photographs", "gs-scaled", 11_000),
+    "gs-grey": Model("grey", "gs-scaled", 3_500, start="gs-photographs"),
+    "gs-faces": Model("faces", "gs-scaled", 4_000, start="gs-photographs"),
     "gs-histology": Model("histology", "gs-scaled", 5_000),
     "lpn-photographs": Model("photographs", "lpn-scaled", 8_000),
     "lpn-grey": Model("grey", "lpn-scaled", 5_000),
