@@ -57,12 +57,14 @@ class Model:
         preset: the committed settings.
         steps: of the optimizer.
         start: the shipped model that it starts from; None for random weights.
+        gentle: factor of the preset's rates.
     """
 
     domain: str
     preset: str
     steps: int
     start: str | None = None
+    gentle: float = 1.0
 
 
 BSDS = Data(
@@ -89,8 +91,8 @@ DOMAINS = {
 }
 MODELS = {
     "gs-photographs": Model("photographs", "gs-scaled", 11_000),
-    "gs-grey": Model("grey", "gs-scaled", 3_500, start="gs-photographs"),
-    "gs-faces": Model("faces", "gs-scaled", 4_000, start="gs-photographs"),
+    "gs-grey": Model("grey", "gs-scaled", 3_500, start="gs-photographs", gentle=0.4),
+    "gs-faces": Model("faces", "gs-scaled", 4_000, start="gs-photographs", gentle=0.4),
     "gs-histology": Model("histology", "gs-scaled", 5_000),
     "lpn-photographs": Model("photographs", "lpn-scaled", 8_000),
     "lpn-grey": Model("grey", "lpn-scaled", 5_000),
@@ -105,10 +107,14 @@ def preset_of(model: Model) -> Preset:
     """The committed settings of a model."""
     preset = PRESETS[model.preset]
     channels = DOMAINS[model.domain].channels
+    optimiser = preset.settings.optimiser
+    rates = {"rate": optimiser.rate, "matrices": optimiser.matrices}
+    slower = {name: rate and model.gentle * rate for name, rate in rates.items()}
+    settings = {"steps": model.steps, "optimiser": optimiser.model_copy(update=slower)}
     return preset.model_copy(
         update={
             "model": preset.model.model_copy(update={"channels": channels}),
-            "settings": preset.settings.model_copy(update={"steps": model.steps}),
+            "settings": preset.settings.model_copy(update=settings),
         }
     )
 
