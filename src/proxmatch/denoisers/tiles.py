@@ -77,9 +77,19 @@ class Tiled(ProximalDenoiser):
         return self.inner.linearize(x, sigma)
 
     @property
+    def conditional(self) -> bool:
+        """Whether D is told the noise level."""
+        return self.inner.conditional
+
+    @property
     def maps(self) -> bool:
         """Whether D takes maps of noise levels."""
         return self.inner.maps
+
+    @property
+    def levels(self) -> tuple[float, float] | None:
+        """Smallest and largest noise level of D."""
+        return self.inner.levels
 
     @property
     def smoothness(self) -> float:
