@@ -1,4 +1,4 @@
-"""Training: time to quality, and the penalised step.
+"""Training: time to quality, and the penalized step.
 
     python -m benchmarks.learning [--images FOLDER] [--minutes 10] [--target 30]
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmarks.race import race
 from proxmatch.data import ImageDomain, embedded
 from proxmatch.denoisers import LPN, GradientStep, LPNConfig, ProximalDenoiser
-from proxmatch.learning import PRESETS, Check, Optimiser, TrainingSettings, run, stream
+from proxmatch.learning import PRESETS, Check, Optimizer, TrainingSettings, run, stream
 from proxmatch.learning.sources import Draw
 from proxmatch.losses import contractivity_penalty, squared_error, top_direction
 from proxmatch.metrics import psnr
@@ -53,7 +53,7 @@ OFFICIAL = TrainingSettings(
     noise=NOISE,
     steps=20_000,
     batch=8,
-    optimiser=Optimiser(rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1),
+    optimizer=Optimizer(rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1),
 )
 
 
@@ -95,7 +95,7 @@ def reached(points: list[tuple[float, float]], target: float) -> float | None:
     return next((minutes for minutes, quality in points if quality >= target), None)
 
 
-def penalised_steps() -> dict[str, float]:
+def penalized_steps() -> dict[str, float]:
     """Seconds of one training step of a compact GS: without penalty, ours, by nested autograd."""
     torch.manual_seed(0)
     model = GradientStep()
@@ -138,7 +138,7 @@ def main() -> None:
     torch.set_num_threads(2)
     console = Console()
 
-    steps = penalised_steps()
+    steps = penalized_steps()
     console.print(
         "GS training step: "
         + ", ".join(f"{name} {1e3 * seconds:.0f} ms" for name, seconds in steps.items())

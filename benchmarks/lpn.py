@@ -35,7 +35,7 @@ def by_autograd(model: LPN, x: Tensor, create_graph: bool) -> Tensor:
 
 
 def training_step(model: LPN, x: Tensor, denoise: Callable[[Tensor], Tensor]) -> None:
-    """Loss and gradients; no optimiser."""
+    """Loss and gradients; no optimizer."""
     loss = (denoise(x) - x).square().sum()
     loss.backward()  # type: ignore[no-untyped-call]
     model.zero_grad()

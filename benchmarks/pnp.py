@@ -1,6 +1,6 @@
 """PnP-PGD against the calls it cannot do without: its own denoiser and gradient calls.
 
-Both are timed in the same run, from inside, so that neither cache nor neighbour favours one.
+Both are timed in the same run, from inside, so that neither cache nor neighbor favors one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def overhead(
     for _ in range(rounds + 1):
         watch.seconds = 0.0
         started = time.perf_counter()
-        pnp_pgd(y, timed, watch.wrap(denoiser), truth=truth, record=record, iterations=ITERATIONS)
+        pnp_pgd(watch.wrap(denoiser), y, timed, truth=truth, record=record, iterations=ITERATIONS)
         totals.append(time.perf_counter() - started)
         ratios.append(totals[-1] / watch.seconds)
     return statistics.median(totals[1:]), statistics.median(ratios[1:])

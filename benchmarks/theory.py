@@ -1,6 +1,6 @@
 """The inverse of an LPN against scipy's conjugate gradients, image by image, to the same residual.
 
-The published LPN code inverts D = grad Psi by minimising Psi(z) - <u, z> with ``fmin_cg``. Here it
+The published LPN code inverts D = grad Psi by minimizing Psi(z) - <u, z> with ``fmin_cg``. Here it
 is given our own value and gradient, one image at a time. On faces, in one thread and in two:
 
     OMP_NUM_THREADS=1 python -m benchmarks.theory DATA/celeba

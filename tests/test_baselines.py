@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from proxmatch.baselines import (
     WienerConfig,
     no_denoiser,
     total_variation,
-    wiener,
+    wiener_filter,
 )
 from proxmatch.data import embedded
 from proxmatch.errors import InputError
@@ -44,8 +43,8 @@ def test_the_filter_is_scipys_cosine_transform_and_a_gain() -> None:
     model = Wiener.fit(images, SIGMA)
     x = torch.rand(2, 3, 7, 10, dtype=torch.float64)
     axes, mean = np.array(model.config.axes), np.array(model.config.mean)[:, None, None]
-    colours = np.einsum("ij,bjhw->bihw", axes, x.numpy() - mean)
-    coefficients = scipy.fft.dctn(colours, axes=(2, 3), norm="ortho")
+    colors = np.einsum("ij,bjhw->bihw", axes, x.numpy() - mean)
+    coefficients = scipy.fft.dctn(colors, axes=(2, 3), norm="ortho")
     rows, cols = np.arange(7) / 14, np.arange(10) / 20
     octave = np.log2(np.maximum(np.hypot(rows[:, None], cols), 2**-8) / 2**-8)
     place = octave / np.log2(2**0.5 / 2 * 2**8) * 15
@@ -86,7 +85,7 @@ def test_any_weights_make_a_proximal_map(seed: int) -> None:
     assert 1 / float(values[0]) <= model.smoothness * (1 + 1e-9)
 
 
-def test_its_regulariser_is_the_quadratic_of_its_variances() -> None:
+def test_its_regularizer_is_the_quadratic_of_its_variances() -> None:
     images, _ = field(2, 8)
     model = Wiener.fit(images, SIGMA)
     u = torch.rand(3, 1, 8, 8, dtype=torch.float64)
@@ -106,7 +105,7 @@ def test_pnp_with_it_is_the_posterior_mean() -> None:
     images, _ = field(3, size)
     model = Wiener.fit(images[1:], problem.eta**0.5 * noise)
     y = problem.measure(images[:1])
-    found = pnp_pgd(y, problem, model).reconstruction.flatten()
+    found = pnp_pgd(model, y, problem).images.flatten()
     eye = torch.eye(size**2, dtype=torch.float64).view(-1, 1, size, size)
     a = problem.physics.A(eye).flatten(1).T
     _, product = model.linearize(eye)
@@ -158,7 +157,7 @@ def test_the_identity_has_no_prior() -> None:
 def test_without_a_denoiser_stopping_is_everything() -> None:
     problem = gaussian_deblurring(32, noise=0.05)
     images = embedded("photographs", 32).adaptation[:4]
-    found = no_denoiser(problem, images)
+    found = no_denoiser(images, problem)
     y = problem.measure(images)
     x = problem.initial(y)
     curve = [float(psnr(x, images).mean())]
@@ -175,16 +174,16 @@ def test_without_a_denoiser_stopping_is_everything() -> None:
 def test_when_the_start_is_best_nothing_is_done() -> None:
     problem = denoising(16, noise=0.0)
     images = torch.rand(2, 3, 16, 16)
-    found = no_denoiser(problem, images)
+    found = no_denoiser(images, problem)
     assert found.chosen.iteration == 0
     y = problem.measure(images)
-    run = pnp_pgd(y, problem, found.denoiser, iterations=found.chosen.iteration)
-    assert torch.equal(run.reconstruction, problem.initial(y))
+    run = pnp_pgd(found.denoiser, y, problem, iterations=found.chosen.iteration)
+    assert torch.equal(run.images, problem.initial(y))
 
 
 @pytest.mark.parametrize("difference", [0.5, 0.15])
 def test_total_variation_of_two_pixels(difference: float) -> None:
-    """Both move by the weight towards each other, and no further than to their mean."""
+    """Both move by the weight toward each other, and no further than to their mean."""
     x = torch.tensor([0.3, 0.3 + difference], dtype=torch.float64).view(1, 1, 1, 2)
     out = TotalVariation(0.1, steps=2000)(x).flatten()
     step = min(0.1, difference / 2)
@@ -207,16 +206,16 @@ def test_every_baseline_gets_its_strength_from_the_images() -> None:
     domain = embedded("photographs", 32)
     truth = domain.test[::24]
     y = problem.measure(truth)
-    alone = no_denoiser(problem, domain.adaptation[:2])
+    alone = no_denoiser(domain.adaptation[:2], problem)
 
     def quality(denoiser: object) -> float:
-        run = pnp_pgd(y, problem, denoiser, truth=truth)  # type: ignore[arg-type]
+        run = pnp_pgd(denoiser, y, problem, truth=truth)  # type: ignore[arg-type]
         assert run.psnr is not None
         return float(run.psnr[:, -1].mean())
 
     for found in (
-        wiener(problem, domain.adaptation[:2]),
-        total_variation(problem, domain.adaptation[:2], weights=(0.05, 0.02)),
+        wiener_filter(domain.adaptation[:2], problem),
+        total_variation(domain.adaptation[:2], problem, weights=(0.05, 0.02)),
     ):
         assert found.chosen.psnr == max(trial.psnr for trial in found.table)
         assert quality(found.denoiser) > quality(alone.denoiser) + 3

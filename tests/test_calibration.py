@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from proxmatch.calibration import predictable
+from proxmatch.diagnosis.calibration import predictable
 
 VARIANCE = 0.5
 
@@ -27,7 +27,7 @@ def test_a_conditional_mean_gives_nothing_away(pair: tuple[Tensor, Tensor]) -> N
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3])
-def test_what_a_wrong_strength_or_colour_gives_away(
+def test_what_a_wrong_strength_or_color_gives_away(
     pair: tuple[Tensor, Tensor], shift: float
 ) -> None:
     """Of the output z + shift: all but the error v / (1 + v) of the conditional mean."""

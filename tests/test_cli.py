@@ -1,4 +1,4 @@
-"""Behaviour through the real command line."""
+"""Behavior through the real command line."""
 
 from __future__ import annotations
 

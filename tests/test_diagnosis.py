@@ -9,13 +9,13 @@ from rich.console import Console
 from torch import Tensor
 
 import proxmatch as pm
+from proxmatch._internal.randomness import generator_of
 from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, LPNConfig
-from proxmatch.diagnosis import FLOOR, GAPS, SCORES, Verdict, judge
+from proxmatch.diagnosis.mismatch import FLOOR, GAPS, SCORES, Grade, judge
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
-from proxmatch.randomness import generator_of
 from proxmatch.transforms import Relaxed
 
 
@@ -29,20 +29,20 @@ def test_with_a_reference_it_is_the_gap_along_the_run(images: Tensor) -> None:
     model, reference = (Wiener.fit(images, sigma) for sigma in (0.2, 0.05))
     found = pm.diagnose(model, images, problem, reference, iterations=4, seed=3)
     y = problem.measure(images, seed=3)
-    run = pnp_pgd(y, problem, model, reference=reference, truth=images, iterations=4)
-    best = pnp_pgd(y, problem, reference, iterations=4).reconstruction
+    run = pnp_pgd(model, y, problem, reference=reference, truth=images, iterations=4)
+    best = pnp_pgd(reference, y, problem, iterations=4).images
     assert run.gap is not None
     assert found.gap == pytest.approx(float(run.gap.mean()))
     assert found.gap_curve == pytest.approx(run.gap.mean(0).tolist())
     assert found.cost == pytest.approx(
-        float((psnr(best, images) - psnr(run.reconstruction, images)).mean()), abs=1e-4
+        float((psnr(best, images) - psnr(run.images, images)).mean()), abs=1e-4
     )
     assert found.verdict is judge(found.gap, GAPS)
     alone = pm.diagnose(model, images, problem, iterations=4, seed=3)
     assert alone.score == found.score
     assert (alone.gap, alone.cost, alone.gap_curve) == (None, None, None)
     itself = pm.diagnose(reference, images, problem, reference, iterations=4)
-    assert (itself.gap, itself.cost, itself.verdict) == (0, 0, Verdict.MATCHED)
+    assert (itself.gap, itself.cost, itself.verdict) == (0, 0, Grade.MATCHED)
 
 
 def test_errors_add_up_as_squares_where_the_conditional_mean_is_known() -> None:
@@ -79,7 +79,7 @@ def test_shipped_models_on_images_of_another_domain() -> None:
         for name in ("histology", "photographs")
     )
     assert wrong.score > 5 * right.score
-    assert wrong.verdict is Verdict.BADLY
+    assert wrong.verdict is Grade.BADLY
     assert "adapt it with 5 to 25" in wrong.recommendation
     assert wrong.lipschitz_trained == pytest.approx(0.8999)
     assert wrong.denoising < right.denoising - 3
@@ -90,10 +90,10 @@ def test_shipped_models_on_images_of_another_domain() -> None:
 
 @pytest.mark.parametrize("limits", [SCORES, GAPS])
 def test_verdicts(limits: tuple[float, float]) -> None:
-    assert judge(0.0, limits) is Verdict.MATCHED
-    assert judge(limits[0], limits) is Verdict.MISMATCHED
-    assert judge(limits[1], limits) is Verdict.BADLY
-    assert judge(math.nan, limits) is Verdict.BADLY
+    assert judge(0.0, limits) is Grade.MATCHED
+    assert judge(limits[0], limits) is Grade.MISMATCHED
+    assert judge(limits[1], limits) is Grade.BADLY
+    assert judge(math.nan, limits) is Grade.BADLY
 
 
 def test_divergence_is_counted_and_everything_is_json(images: Tensor) -> None:
@@ -101,9 +101,9 @@ def test_divergence_is_counted_and_everything_is_json(images: Tensor) -> None:
     with torch.no_grad():
         for p in model.constrained().values():
             p.mul_(30)
-    found = pm.diagnose(model, images, pm.denoising(32), iterations=30)
+    found = pm.diagnose(model, images, pm.problems.denoising(32), iterations=30)
     assert found.diverged == 4
-    assert found.verdict is Verdict.BADLY
+    assert found.verdict is Grade.BADLY
     told = json.loads(found.to_json())
     assert told["verdict"] == "badly mismatched"
     assert told["denoising_trained"] is None
@@ -116,6 +116,6 @@ def test_divergence_is_counted_and_everything_is_json(images: Tensor) -> None:
 def test_what_does_not_fit(images: Tensor) -> None:
     model = Wiener.fit(images, 0.1)
     with pytest.raises(InputError, match="expected images"):
-        pm.diagnose(model, images[:, :1], pm.denoising(32))
+        pm.diagnose(model, images[:, :1], pm.problems.denoising(32))
     with pytest.raises(InputError, match="must have the shape"):
-        pm.diagnose(model, images, pm.denoising(16))
+        pm.diagnose(model, images, pm.problems.denoising(16))

@@ -77,15 +77,15 @@ def test_the_wheel_holds_everything_the_package_reads(installed: Path) -> None:
     assert not [name for name in there if name.startswith(("tests/", "tools/", "results/"))]
 
 
-def test_the_wheel_names_every_licence_and_holds_its_text(installed: Path) -> None:
+def test_the_wheel_names_every_license_and_holds_its_text(installed: Path) -> None:
     folder = installed / f"proxmatch-{__version__}.dist-info"
     metadata = message_from_string((folder / "METADATA").read_text(encoding="utf-8"))
     assert metadata["Version"] == __version__
     assert metadata["License"] is None  # the old field, which the expression replaces
     named = set(metadata["License-Expression"].split(" AND "))
     texts = {Path(file).stem for file in metadata.get_all("License-File", ())} - {"REUSE"}
-    licences = tomllib.loads((folder / "licenses" / "REUSE.toml").read_text(encoding="utf-8"))
-    assert named == texts == {each["SPDX-License-Identifier"] for each in licences["annotations"]}
+    licenses = tomllib.loads((folder / "licenses" / "REUSE.toml").read_text(encoding="utf-8"))
+    assert named == texts == {each["SPDX-License-Identifier"] for each in licenses["annotations"]}
     for file in metadata.get_all("License-File", ()):
         assert (folder / "licenses" / file).stat().st_size > 0
 

@@ -55,9 +55,9 @@ def test_every_curve_against_a_loop_by_hand(problem):
     y = problem.measure(TRUTH)
     denoiser, reference = Smooth(), Smooth(0.1)
     result = pnp_pgd(
+        denoiser,
         y,
         problem,
-        denoiser,
         reference=reference,
         truth=TRUTH,
         record=("psnr", "ssim", "residual", "iterates"),
@@ -68,7 +68,7 @@ def test_every_curve_against_a_loop_by_hand(problem):
     expected = {
         "iterates": xs,
         "queries": zs,
-        "reconstruction": xs[:, -1],
+        "images": xs[:, -1],
         "residual": size(xs[:, 1:] - xs[:, :-1]) / size(xs[:, 1:]),
         "psnr": torch.stack([psnr(x, TRUTH) for x in xs.unbind(1)], 1),
         "ssim": torch.stack([ssim(x, TRUTH) for x in xs.unbind(1)], 1),
@@ -89,10 +89,10 @@ def test_it_is_the_pgd_of_deepinv(problem):
         prior=deepinv.optim.PnP(Smooth()),
         stepsize=problem.eta,
         max_iter=6,
-        custom_init=problem.initialisation,
+        custom_init=problem.initialization,
     )
     expected = model(y, problem.physics)
-    found = pnp_pgd(y, problem, Smooth()).reconstruction
+    found = pnp_pgd(Smooth(), y, problem).images
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
 
 
@@ -108,9 +108,9 @@ def test_shrinkage_has_a_closed_form():
     limit = torch.linalg.solve(eye - step, right.T)
     start = problem.initial(y).flatten(1).T
     expected = limit + torch.linalg.matrix_power(step, steps) @ (start - limit)
-    found = pnp_pgd(y, problem, lambda z, _: c * z, iterations=steps, warm=0)
-    torch.testing.assert_close(found.reconstruction.flatten(1).T, expected, rtol=0, atol=1e-12)
-    limiting = pnp_pgd(y, problem, lambda z, _: c * z, iterations=300).reconstruction
+    found = pnp_pgd(lambda z, _: c * z, y, problem, iterations=steps, warm=0)
+    torch.testing.assert_close(found.images.flatten(1).T, expected, rtol=0, atol=1e-12)
+    limiting = pnp_pgd(lambda z, _: c * z, y, problem, iterations=300).images
     torch.testing.assert_close(limiting.flatten(1).T, limit, rtol=0, atol=1e-11)
 
 
@@ -131,7 +131,7 @@ def accelerated_by_hand(y, problem, denoiser, steps, warm, x):
 def test_the_warm_start_is_nesterovs_method_image_by_image():
     problem = super_resolution(12, kernel_size=9, iterations=60, dtype=torch.float64)
     y = problem.measure(TRUTH)
-    found = pnp_pgd(y, problem, Smooth(0.02), warm=50)
+    found = pnp_pgd(Smooth(0.02), y, problem, warm=50)
     expected, restarts = zip(
         *(
             accelerated_by_hand(y[i : i + 1], problem, Smooth(0.02), 60, 50, start[None])
@@ -139,7 +139,7 @@ def test_the_warm_start_is_nesterovs_method_image_by_image():
         ),
         strict=True,
     )
-    torch.testing.assert_close(found.reconstruction, torch.cat(expected), rtol=0, atol=1e-11)
+    torch.testing.assert_close(found.images, torch.cat(expected), rtol=0, atol=1e-11)
     assert found.warm == 50
     assert max(restarts) > 0
 
@@ -152,57 +152,57 @@ def test_the_warm_start_gets_there_sooner_and_the_plain_steps_stay():
     def shrink(z, _):
         return 0.999 * z
 
-    limit = pnp_pgd(y, problem, shrink, iterations=30_000, record=()).reconstruction
-    plain, warm = (pnp_pgd(y, problem, shrink, iterations=200, warm=w) for w in (0, 190))
-    far, near = ((run.reconstruction - limit).norm() for run in (plain, warm))
+    limit = pnp_pgd(shrink, y, problem, iterations=30_000, record=()).images
+    plain, warm = (pnp_pgd(shrink, y, problem, iterations=200, warm=w) for w in (0, 190))
+    far, near = ((run.images - limit).norm() for run in (plain, warm))
     assert near < far / 5
-    run = pnp_pgd(y, problem, shrink, iterations=30, warm=20, record=("iterates",))
-    tail = pnp_pgd(y, problem, shrink, iterations=10, initial=run.iterates[:, 20])
-    torch.testing.assert_close(run.reconstruction, tail.reconstruction, rtol=0, atol=1e-14)
+    run = pnp_pgd(shrink, y, problem, iterations=30, warm=20, record=("iterates",))
+    tail = pnp_pgd(shrink, y, problem, iterations=10, initial=run.iterates[:, 20])
+    torch.testing.assert_close(run.images, tail.images, rtol=0, atol=1e-14)
 
 
 def test_nothing_has_converged_during_the_warm_start():
-    result = pnp_pgd(Y, DEBLURRING, lambda z, _: 0 * z + TRUTH, warm=4, stop=1e-3)
+    result = pnp_pgd(lambda z, _: 0 * z + TRUTH, Y, DEBLURRING, warm=4, stop=1e-3)
     assert result.iterations.tolist() == [5] * 4
     assert result.status == (Status.CONVERGED,) * 4
 
 
 def test_images_do_not_depend_on_their_batch():
-    together = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH)
+    together = pnp_pgd(Smooth(), Y, DEBLURRING, truth=TRUTH)
     for i in range(4):
-        alone = pnp_pgd(Y[i : i + 1], DEBLURRING, Smooth(), truth=TRUTH[i : i + 1])
-        for name in ("reconstruction", "psnr", "residual", "best"):
+        alone = pnp_pgd(Smooth(), Y[i : i + 1], DEBLURRING, truth=TRUTH[i : i + 1])
+        for name in ("images", "psnr", "residual", "best"):
             both = getattr(together, name)[i : i + 1], getattr(alone, name)
             torch.testing.assert_close(*both, rtol=1e-12, atol=1e-14)
 
 
 def test_start_and_length_of_ones_own():
-    result = pnp_pgd(Y, DEBLURRING, Smooth(), initial=TRUTH, iterations=2, record=["iterates"])
+    result = pnp_pgd(Smooth(), Y, DEBLURRING, initial=TRUTH, iterations=2, record=["iterates"])
     expected, _ = by_hand(Y, DEBLURRING, Smooth(), 2, TRUTH)
     torch.testing.assert_close(result.iterates, expected, rtol=0, atol=1e-14)
 
 
 def test_no_step_at_all_gives_the_start_back():
     start = TRUTH.clone()
-    run = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH, initial=start, iterations=numpy.int64(0))
-    assert torch.equal(run.reconstruction, start)
+    run = pnp_pgd(Smooth(), Y, DEBLURRING, truth=TRUTH, initial=start, iterations=numpy.int64(0))
+    assert torch.equal(run.images, start)
     assert (run.psnr.shape, run.iterations.tolist()) == ((4, 1), [0] * 4)
     assert run.residual.shape == (4, 0)
-    run.reconstruction.zero_()
+    run.images.zero_()
     assert torch.equal(start, TRUTH)
 
 
 def test_sigma_is_passed_on():
     denoiser, reference = Smooth(), Smooth()
-    pnp_pgd(Y, DEBLURRING, denoiser, reference=reference, sigma=0.07, iterations=2)
-    pnp_pgd(Y, DEBLURRING, denoiser, iterations=1)
+    pnp_pgd(denoiser, Y, DEBLURRING, reference=reference, sigma=0.07, iterations=2)
+    pnp_pgd(denoiser, Y, DEBLURRING, iterations=1)
     assert denoiser.calls == [(4, 0.07), (4, 0.07), (4, None)]
     assert reference.calls == [(4, 0.07), (4, 0.07)]
 
 
 def test_gap_has_the_floor_of_the_paper():
     result = pnp_pgd(
-        Y, DEBLURRING, lambda z, _: z, reference=lambda z, _: torch.zeros_like(z), iterations=1
+        lambda z, _: z, Y, DEBLURRING, reference=lambda z, _: torch.zeros_like(z), iterations=1
     )
     torch.testing.assert_close(result.gap, result.mismatch / 1e-12)
 
@@ -216,7 +216,7 @@ def test_best_iterate():
         hit = torch.arange(4) == len(calls) - 1
         return torch.where(hit.view(-1, 1, 1, 1), TRUTH, z + 0.3)
 
-    result = pnp_pgd(Y, DEBLURRING, denoiser, truth=TRUTH, iterations=3)
+    result = pnp_pgd(denoiser, Y, DEBLURRING, truth=TRUTH, iterations=3)
     assert result.best_iteration.tolist()[:3] == [1, 2, 3]
     assert torch.equal(result.best[:3], TRUTH[:3])
     assert result.best_iteration[3] == 0
@@ -227,9 +227,9 @@ def test_best_iterate():
 def test_results_share_no_memory_with_each_other_or_the_arguments():
     for denoiser in (lambda z, _: TRUTH, lambda z, _: z + 1):  # the last, the first is best
         start = TRUTH / 2
-        result = pnp_pgd(Y, DEBLURRING, denoiser, truth=TRUTH, initial=start, iterations=1)
+        result = pnp_pgd(denoiser, Y, DEBLURRING, truth=TRUTH, initial=start, iterations=1)
         result.best.zero_()
-        assert result.reconstruction.abs().sum() > 0
+        assert result.images.abs().sum() > 0
         assert torch.equal(start, TRUTH / 2)
 
 
@@ -246,12 +246,12 @@ def test_each_image_stops_when_it_has_converged():
 
     factors = torch.tensor([0.9, 0.1, 0.7, 1.0], dtype=torch.float64)
     options = {"sigma": factors, "iterations": 30, "warm": 0}
-    free = pnp_pgd(Y, DEBLURRING, denoiser, **options, record=["residual", "iterates"])
+    free = pnp_pgd(denoiser, Y, DEBLURRING, **options, record=["residual", "iterates"])
     seen.clear()
     result = pnp_pgd(
+        denoiser,
         Y,
         DEBLURRING,
-        denoiser,
         **options,
         truth=TRUTH,
         reference=denoiser,
@@ -267,7 +267,7 @@ def test_each_image_stops_when_it_has_converged():
     assert result.status == (Status.CONVERGED,) * 3 + (Status.COMPLETED,)
     for i, k in enumerate(expected):
         close = {"rtol": 1e-10, "atol": 1e-13}
-        torch.testing.assert_close(result.reconstruction[i], free.iterates[i, k], **close)
+        torch.testing.assert_close(result.images[i], free.iterates[i, k], **close)
         torch.testing.assert_close(result.iterates[i, : k + 1], free.iterates[i, : k + 1], **close)
         for curve, last in ((result.residual, k), (result.psnr, k + 1), (result.gap, k)):
             assert curve[i, :last].isfinite().all()
@@ -298,18 +298,18 @@ def test_an_image_that_diverges_leaves_the_others_alone(value):
     denoiser, calls = explode_image(value, marked=1.2, at=3)
     reference = Smooth(0.1)
     with pytest.warns(DivergenceWarning, match=r"images \[2\] diverged after \[2\]") as caught:
-        result = pnp_pgd(y, DEBLURRING, denoiser, truth=TRUTH, reference=reference)
+        result = pnp_pgd(denoiser, y, DEBLURRING, truth=TRUTH, reference=reference)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert calls == [4, 4, 4, 3, 3, 3]
     assert [n for n, _ in reference.calls] == [4, 4, 4, 3, 3, 3]
-    plain = pnp_pgd(y, DEBLURRING, Smooth(), truth=TRUTH, reference=Smooth(0.1))
-    stopped = pnp_pgd(y, DEBLURRING, Smooth(), truth=TRUTH, iterations=2)
+    plain = pnp_pgd(Smooth(), y, DEBLURRING, truth=TRUTH, reference=Smooth(0.1))
+    stopped = pnp_pgd(Smooth(), y, DEBLURRING, truth=TRUTH, iterations=2)
     others = [0, 1, 3]
-    for name in ("reconstruction", "psnr", "residual", "gap", "mismatch", "best"):
+    for name in ("images", "psnr", "residual", "gap", "mismatch", "best"):
         mine, theirs = getattr(result, name), getattr(plain, name)
         torch.testing.assert_close(mine[others], theirs[others], rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(result.reconstruction[2], stopped.reconstruction[2])
+    torch.testing.assert_close(result.images[2], stopped.images[2])
     assert result.psnr[2].isfinite().tolist() == [True] * 3 + [False] * 4
     for curve in (result.residual, result.gap, result.mismatch):
         assert curve[2].isfinite().tolist() == [True] * 2 + [False] * 4
@@ -319,7 +319,7 @@ def test_an_image_that_diverges_leaves_the_others_alone(value):
 
 
 def test_the_limit_does_not_shrink_with_the_start():
-    result = pnp_pgd(Y, DEBLURRING, lambda z, _: z + 50, initial=TRUTH / 100, iterations=1)
+    result = pnp_pgd(lambda z, _: z + 50, Y, DEBLURRING, initial=TRUTH / 100, iterations=1)
     assert result.status == (Status.COMPLETED,) * 4
 
 
@@ -328,30 +328,30 @@ def test_the_limit_grows_with_the_start():
         return torch.full_like(z, 150.0)
 
     assert (
-        pnp_pgd(Y, DEBLURRING, huge, initial=2 * TRUTH / TRUTH.amax(), iterations=1).status
+        pnp_pgd(huge, Y, DEBLURRING, initial=2 * TRUTH / TRUTH.amax(), iterations=1).status
         == (Status.COMPLETED,) * 4
     )
     with pytest.warns(DivergenceWarning):
-        result = pnp_pgd(Y, DEBLURRING, huge, initial=TRUTH, iterations=1)
+        result = pnp_pgd(huge, Y, DEBLURRING, initial=TRUTH, iterations=1)
     assert result.status == (Status.DIVERGED,) * 4
 
 
 def test_nothing_is_left_to_do_when_all_images_diverge():
     denoiser, calls = explode_image(float("nan"), marked=-9, at=2)
     with pytest.warns(DivergenceWarning, match=r"\[0, 1, 2, 3\]"):
-        result = pnp_pgd(Y, DEBLURRING, denoiser, truth=TRUTH, reference=Smooth())
+        result = pnp_pgd(denoiser, Y, DEBLURRING, truth=TRUTH, reference=Smooth())
     assert calls == [4, 4]
     assert result.psnr.shape == (4, 7)
     assert result.psnr[:, :2].isfinite().all()
     assert result.psnr[:, 2:].isnan().all()
-    assert result.reconstruction.isfinite().all()
+    assert result.images.isfinite().all()
 
 
 # --- what is recorded ----------------------------------------------------------------------------
 
 
 def test_defaults():
-    bare = pnp_pgd(Y, DEBLURRING, Smooth())
+    bare = pnp_pgd(Smooth(), Y, DEBLURRING)
     assert bare.residual.shape == (4, 6)
     for name in (
         "psnr",
@@ -364,13 +364,13 @@ def test_defaults():
         "queries",
     ):
         assert getattr(bare, name) is None
-    informed = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH)
+    informed = pnp_pgd(Smooth(), Y, DEBLURRING, truth=TRUTH)
     assert informed.psnr.shape == (4, 7)
     assert informed.ssim is None
 
 
 def test_only_what_was_asked_for():
-    result = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH, record=["ssim"], stop=1e-9)
+    result = pnp_pgd(Smooth(), Y, DEBLURRING, truth=TRUTH, record=["ssim"], stop=1e-9)
     assert result.ssim.shape == (4, 7)
     assert result.psnr is result.residual is result.best is None
 
@@ -381,9 +381,9 @@ def test_only_what_was_asked_for():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_precision(dtype):
     problem = DEBLURRING.to(dtype)
-    result = pnp_pgd(Y.to(dtype), problem, Smooth(), truth=TRUTH.to(dtype), reference=Smooth(0.1))
-    exact = pnp_pgd(Y, DEBLURRING, Smooth(), truth=TRUTH, reference=Smooth(0.1))
-    for name in ("reconstruction", "psnr", "residual", "mismatch", "gap", "best"):
+    result = pnp_pgd(Smooth(), Y.to(dtype), problem, truth=TRUTH.to(dtype), reference=Smooth(0.1))
+    exact = pnp_pgd(Smooth(), Y, DEBLURRING, truth=TRUTH, reference=Smooth(0.1))
+    for name in ("images", "psnr", "residual", "mismatch", "gap", "best"):
         found = getattr(result, name)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), getattr(exact, name), rtol=1e-3, atol=1e-5)
@@ -397,7 +397,7 @@ def test_no_side_effects():
             with torch.enable_grad():
                 return super().forward(x.requires_grad_(), sigma)
 
-    given = {"y": Y.clone(), "truth": TRUTH.clone(), "initial": TRUTH.clone() / 2}
+    given = {"measurements": Y.clone(), "truth": TRUTH.clone(), "initial": TRUTH.clone() / 2}
     denoiser = Greedy().train()
     state = torch.get_rng_state()
     with warnings.catch_warnings():
@@ -407,10 +407,10 @@ def test_no_side_effects():
         )
     assert denoiser.training
     assert torch.equal(torch.get_rng_state(), state)
-    for name, value in {"y": Y, "truth": TRUTH, "initial": TRUTH / 2}.items():
+    for name, value in {"measurements": Y, "truth": TRUTH, "initial": TRUTH / 2}.items():
         assert torch.equal(given[name], value)
         assert not given[name].requires_grad
-    for value in (result.reconstruction, result.iterates, result.queries, result.mismatch):
+    for value in (result.images, result.iterates, result.queries, result.mismatch):
         assert not value.requires_grad
 
 
@@ -418,9 +418,9 @@ def test_a_denoiser_that_works_channels_last():
     def denoiser(z, _):
         return Smooth()(z).contiguous(memory_format=torch.channels_last)
 
-    found = pnp_pgd(Y, DEBLURRING, denoiser).reconstruction
+    found = pnp_pgd(denoiser, Y, DEBLURRING).images
     assert found.is_contiguous()
-    torch.testing.assert_close(found, pnp_pgd(Y, DEBLURRING, Smooth()).reconstruction)
+    torch.testing.assert_close(found, pnp_pgd(Smooth(), Y, DEBLURRING).images)
 
 
 def test_a_physics_with_a_parameter_per_image():
@@ -433,8 +433,8 @@ def test_a_physics_with_a_parameter_per_image():
     truth[1] += 1
     y = weight * truth
     with pytest.warns(DivergenceWarning, match=r"\[1\]"):
-        found = pnp_pgd(y, problem, denoiser, initial=truth).reconstruction
-    plain = pnp_pgd(y, problem, Smooth(), initial=truth).reconstruction
+        found = pnp_pgd(denoiser, y, problem, initial=truth).images
+    plain = pnp_pgd(Smooth(), y, problem, initial=truth).images
     torch.testing.assert_close(found[[0, 2, 3]], plain[[0, 2, 3]])
 
 
@@ -443,13 +443,13 @@ def test_a_physics_with_a_parameter_per_image():
 NAN = torch.where(torch.arange(4).view(4, 1, 1, 1) == 1, torch.nan, TRUTH)
 
 BAD = {
-    "y as an array": ({"y": Y.numpy()}, "y must be a torch.Tensor"),
-    "y with NaN": ({"y": NAN}, r"y holds NaN or infinity in the images \[1\]"),
-    "y of another size": ({"y": Y[..., :10]}, "y must have the shape"),
-    "y in another precision": ({"y": Y.float()}, "y is torch.float32"),
+    "y as an array": ({"measurements": Y.numpy()}, "y must be a torch.Tensor"),
+    "y with NaN": ({"measurements": NAN}, r"y holds NaN or infinity in the images \[1\]"),
+    "y of another size": ({"measurements": Y[..., :10]}, "y must have the shape"),
+    "y in another precision": ({"measurements": Y.float()}, "y is torch.float32"),
     "truth with NaN": ({"truth": NAN}, "truth holds NaN"),
     "truth of another size": ({"truth": TRUTH[:, :1]}, "truth must have the shape"),
-    "too few truths": ({"truth": TRUTH[:2]}, "truth holds 2 images, y measures 4"),
+    "too few truths": ({"truth": TRUTH[:2]}, "truth holds 2 images, there are measurements of 4"),
     "start with infinity": ({"initial": NAN / 0}, "initial holds NaN or infinity"),
     "too few starts": ({"initial": TRUTH[:1]}, "initial holds 1 images"),
     "unknown record": ({"record": ["psnr", "lpips"]}, "psnr.*ssim.*residual.*iterates"),
@@ -472,7 +472,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_inputs(name):
     change, message = BAD[name]
-    arguments = {"y": Y, "problem": DEBLURRING, "denoiser": Smooth(), **change}
+    arguments = {"measurements": Y, "problem": DEBLURRING, "denoiser": Smooth(), **change}
     with pytest.raises(InputError, match=message):
         pnp_pgd(**arguments)
 
@@ -481,7 +481,7 @@ def test_it_works_in_inference_mode():
     problem = gaussian_deblurring(16)
     x = torch.rand(2, 3, 16, 16)
     y = problem.measure(x)
-    expected = pnp_pgd(y, problem, lambda z, _: 0.9 * z, truth=x, iterations=5)
+    expected = pnp_pgd(lambda z, _: 0.9 * z, y, problem, truth=x, iterations=5)
     with torch.inference_mode():
-        result = pnp_pgd(y.clone(), problem, lambda z, _: 0.9 * z, truth=x.clone(), iterations=5)
-    assert torch.equal(result.reconstruction, expected.reconstruction)
+        result = pnp_pgd(lambda z, _: 0.9 * z, y.clone(), problem, truth=x.clone(), iterations=5)
+    assert torch.equal(result.images, expected.images)

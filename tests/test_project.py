@@ -19,7 +19,7 @@ from proxmatch import __version__
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-LICENCES = tomllib.loads((ROOT / "REUSE.toml").read_text(encoding="utf-8"))["annotations"]
+LICENSES = tomllib.loads((ROOT / "REUSE.toml").read_text(encoding="utf-8"))["annotations"]
 PINS = {
     canonicalize_name(name): version
     for name, version in (
@@ -51,17 +51,17 @@ def commands(path: Path) -> Iterator[str]:
         yield from (step["run"] for step in job.get("steps", ()) if "run" in step)
 
 
-def licence_of(path: str) -> dict[str, Any]:
+def license_of(path: str) -> dict[str, Any]:
     """The table of REUSE.toml for a file: the last that matches, * being any part of one name."""
 
     def matches(pattern: str) -> bool:
         parts = (re.escape(part).replace(r"\*", "[^/]*") for part in pattern.split("**"))
         return re.fullmatch(".*".join(parts), path) is not None
 
-    patterns = [each["path"] for each in LICENCES]
+    patterns = [each["path"] for each in LICENSES]
     listed = [each if isinstance(each, list) else [each] for each in patterns]
     found: dict[str, Any] = [
-        table for table, each in zip(LICENCES, listed, strict=True) if any(map(matches, each))
+        table for table, each in zip(LICENSES, listed, strict=True) if any(map(matches, each))
     ][-1]
     return found
 
@@ -138,30 +138,30 @@ def test_issue_forms_can_be_filled_in() -> None:
         assert len(set(ids)) == len(ids) > 0
 
 
-def test_every_licence_has_its_text_and_is_in_the_metadata() -> None:
-    used = {table["SPDX-License-Identifier"] for table in LICENCES}
+def test_every_license_has_its_text_and_is_in_the_metadata() -> None:
+    used = {table["SPDX-License-Identifier"] for table in LICENSES}
     assert {path.stem for path in (ROOT / "LICENSES").glob("*.txt")} == used
     assert set(PROJECT["project"]["license"].split(" AND ")) == used
     text = (ROOT / "LICENSES" / "BSD-3-Clause.txt").read_bytes()
     assert text == (ROOT / "LICENSE").read_bytes()
-    assert licence_of("src/proxmatch/pnp.py")["SPDX-License-Identifier"] == "BSD-3-Clause"
+    assert license_of("src/proxmatch/pnp.py")["SPDX-License-Identifier"] == "BSD-3-Clause"
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
 @pytest.mark.parametrize("root", ["src/proxmatch", "proxmatch"])  # here, and installed
-def test_weights_have_the_licence_of_their_card(path: Path, root: str) -> None:
+def test_weights_have_the_license_of_their_card(path: Path, root: str) -> None:
     card = json.loads(path.read_text(encoding="utf-8"))["record"]
     tables = [
-        licence_of(f"{root}/weights/{path.parent.name}/{name}")
+        license_of(f"{root}/weights/{path.parent.name}/{name}")
         for name in ("config.json", "model.safetensors")
     ]
     assert tables[0] == tables[1]
-    licence = tables[0]["SPDX-License-Identifier"]
-    if card["licence"].startswith("CC"):
-        assert licence == card["licence"].replace(" ", "-")
+    license = tables[0]["SPDX-License-Identifier"]
+    if card["license"].startswith("CC"):
+        assert license == card["license"].replace(" ", "-")
     else:
-        assert "research" in card["licence"]
-        assert licence.startswith("LicenseRef-")
+        assert "research" in card["license"]
+        assert license.startswith("LicenseRef-")
     # The images are named by who holds their rights, or in the terms of their use.
-    text = (ROOT / "LICENSES" / f"{licence}.txt").read_text(encoding="utf-8")
+    text = (ROOT / "LICENSES" / f"{license}.txt").read_text(encoding="utf-8")
     assert card["source"].split(",")[0] in text + str(tables[0]["SPDX-FileCopyrightText"])

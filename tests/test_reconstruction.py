@@ -33,9 +33,9 @@ def test_it_is_pnp_pgd(make: object) -> None:
     problem = gaussian_deblurring(24)
     x = torch.rand(3, 3, 24, 24)
     y = problem.measure(x)
-    expected = pnp_pgd(y, problem, model, iterations=STEPS).reconstruction
+    expected = pnp_pgd(model, y, problem, iterations=STEPS).images
     for given in (problem, lambda size: gaussian_deblurring(size), "deblurring"):
-        found = pm.reconstruct(model, given, y, iterations=STEPS)
+        found = pm.reconstruct(model, y, given, iterations=STEPS)
         torch.testing.assert_close(torch.stack(found.images), expected)
         assert found.iterations == (STEPS,) * 3
         assert found.status == (Status.COMPLETED,) * 3
@@ -54,7 +54,7 @@ def test_company_tiles_and_order_change_nothing(make: object, name: str) -> None
         y.append(problem.measure(x)[0])
 
     def run(measured: list[Tensor], **how: Any) -> list[Tensor]:
-        found = pm.reconstruct(model, name, measured, options=options, iterations=STEPS, **how)
+        found = pm.reconstruct(model, measured, name, options=options, iterations=STEPS, **how)
         return list(found.images)
 
     together = run(y)
@@ -77,7 +77,7 @@ def test_steps_are_told_and_divergence_is_named() -> None:
     y[1] += 0.6
     model = Expanding(GradientStepConfig(channels=3, widths=(4, 6)))
     with pytest.warns(DivergenceWarning, match=r"\[1\] diverged"):
-        found = pm.reconstruct(model, "denoising", y, iterations=5, on_step=told.append)
+        found = pm.reconstruct(model, y, "denoising", iterations=5, on_step=told.append)
     assert found.status[1] is Status.DIVERGED
     assert found.status[0] is Status.COMPLETED
     assert told[0] == 3
@@ -85,24 +85,24 @@ def test_steps_are_told_and_divergence_is_named() -> None:
 
 
 def test_double_precision_is_kept() -> None:
-    found = pm.reconstruct(lpn().double(), "denoising", [torch.rand(3, 9, 9)], iterations=1)
+    found = pm.reconstruct(lpn().double(), [torch.rand(3, 9, 9)], "denoising", iterations=1)
     assert found.images[0].dtype == torch.float64
 
 
 def test_what_does_not_fit() -> None:
     model = lpn()
     with pytest.raises(InputError, match="at least one"):
-        pm.reconstruct(model, "denoising", [])
+        pm.reconstruct(model, [], "denoising")
     with pytest.raises(InputError, match="no tensor"):
-        pm.reconstruct(model, "denoising", [[1.0]])  # type: ignore[list-item]
+        pm.reconstruct(model, [[1.0]], "denoising")  # type: ignore[list-item]
     with pytest.raises(InputError, match="no problem"):
-        pm.reconstruct(model, "sharpening", torch.rand(1, 3, 8, 8))
+        pm.reconstruct(model, torch.rand(1, 3, 8, 8), "sharpening")
     with pytest.raises(InputError, match="batch"):
-        pm.reconstruct(model, "denoising", torch.rand(1, 3, 8, 8), batch=0)
+        pm.reconstruct(model, torch.rand(1, 3, 8, 8), "denoising", batch=0)
     with pytest.raises(InputError, match="NaN"):
-        pm.reconstruct(model, "denoising", torch.full((1, 3, 8, 8), torch.nan))
+        pm.reconstruct(model, torch.full((1, 3, 8, 8), torch.nan), "denoising")
     with pytest.raises(InputError, match="shape"):
-        pm.reconstruct(model, "denoising", torch.rand(1, 1, 8, 8))
+        pm.reconstruct(model, torch.rand(1, 1, 8, 8), "denoising")
 
 
 def test_the_noise_level_reaches_the_denoiser() -> None:
@@ -114,5 +114,5 @@ def test_the_noise_level_reaches_the_denoiser() -> None:
             return x.clone()
 
     told = Told(GradientStepConfig(channels=3, widths=(4, 6)))
-    pm.reconstruct(told, "denoising", torch.rand(2, 3, 16, 16), iterations=2, sigma=0.03)
+    pm.reconstruct(told, torch.rand(2, 3, 16, 16), "denoising", iterations=2, sigma=0.03)
     assert seen == [0.03, 0.03]

@@ -26,11 +26,11 @@ import torch
 from torch import Tensor
 
 import proxmatch as pm
-from proxmatch.baselines import Identity, total_variation, wiener
+from proxmatch._internal.files import write_together
+from proxmatch._internal.provenance import versions
+from proxmatch.baselines import Identity, total_variation, wiener_filter
 from proxmatch.errors import ProxmatchWarning
-from proxmatch.files import write_together
 from proxmatch.learning import adapt, adaptation_settings, fine_tune, gentle_settings
-from proxmatch.learning.train import versions
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, inpainting, motion_deblurring
 from proxmatch.transforms import Symmetrized, align, choose_strength
@@ -122,7 +122,7 @@ def paper(method: Any) -> Maker:
             select="last",
             draws=4,
             held_out=False,
-        ).model
+        ).denoiser
 
     return make
 
@@ -140,13 +140,13 @@ def gentle(*, aligned: bool = True, **changes: Any) -> Maker:
             size=SIZE,
             select="last",
             held_out=False,
-        ).model
+        ).denoiser
 
     return make
 
 
 def aligned(scene: Scene) -> pm.ProximalDenoiser:
-    """Colours changed, nothing trained."""
+    """Colors changed, nothing trained."""
     return align(scene.source, scene.images)
 
 
@@ -159,8 +159,8 @@ LEARNED: dict[str, Maker] = {
 #: What has a strength of its own, chosen on the images.
 BASELINES: dict[str, Callable[[Scene], tuple[Denoise, float]]] = {
     "no denoiser": lambda scene: (Identity(), 0.0),
-    "total variation": lambda scene: _tuned(total_variation(scene.problem, scene.images)),
-    "Wiener": lambda scene: _tuned(wiener(scene.problem, scene.images)),
+    "total variation": lambda scene: _tuned(total_variation(scene.images, scene.problem)),
+    "Wiener": lambda scene: _tuned(wiener_filter(scene.images, scene.problem)),
 }
 #: What each part of the recipe adds; and what the paper's methods get from the same help.
 ABLATION: dict[str, Maker] = {
@@ -183,7 +183,7 @@ def _tuned(found: Any) -> tuple[Denoise, float]:
 
 def evaluate(denoiser: Denoise, scene: Scene) -> dict[str, Any]:
     """PSNR of the last and the best iterate of each test image."""
-    run = pm.pnp_pgd(scene.problem.measure(scene.test), scene.problem, denoiser, truth=scene.test)
+    run = pm.pnp_pgd(denoiser, scene.problem.measure(scene.test), scene.problem, truth=scene.test)
     assert run.psnr is not None  # noqa: S101
     last = run.psnr.gather(1, run.iterations[:, None])[:, 0]
     best = run.psnr.nan_to_num(-1).amax(1)
@@ -223,7 +223,7 @@ def compare(
         made = time.perf_counter() - started
         found[name] = {"t": 1.0, "seconds": made, **measured(name, denoiser, 1.0)}
         started = time.perf_counter()
-        relaxed = choose_strength(denoiser, scene.problem, scene.images)  # type: ignore[arg-type]
+        relaxed = choose_strength(denoiser, scene.images, scene.problem)  # type: ignore[arg-type]
         seconds, t = made + time.perf_counter() - started, relaxed.chosen.strength
         found[f"{name}, relaxed"] = {
             "t": t,
@@ -246,7 +246,7 @@ def compare(
     found["auto"] = {
         "seconds": time.perf_counter() - started,
         "tried": {c.name: {**c.scores, "chosen": c.chosen} for c in result.table},
-        **evaluate(result.model, scene),
+        **evaluate(result.denoiser, scene),
     }
     return found
 
@@ -259,7 +259,7 @@ def from_measurements(scene: Scene, unseen: Tensor) -> dict[str, Any]:
     return {
         "seconds": time.perf_counter() - started,
         "tried": {c.name: {**c.scores, "chosen": c.chosen} for c in result.table},
-        **evaluate(result.model, scene),
+        **evaluate(result.denoiser, scene),
     }
 
 
@@ -277,7 +277,7 @@ def cells(study: str, family: str) -> Iterator[Cell]:
 
 def places(domain: pm.ImageDomain, count: int) -> list[int]:
     """Which images are tested: the first, or from all pictures alike where they have many crops."""
-    if domain.describe()["crop"] == "centre":
+    if domain.describe()["crop"] == "center":
         return list(range(count))
     return [number * len(domain) // count for number in range(count)]
 
@@ -331,7 +331,7 @@ def fill(args: argparse.Namespace) -> None:
 def compare_one(scene: Scene) -> dict[str, Any]:
     """Alignment and relaxation from one clean image, beside the measurements."""
     started = time.perf_counter()
-    relaxed = choose_strength(aligned(scene), scene.problem, scene.images)
+    relaxed = choose_strength(aligned(scene), scene.images, scene.problem)
     seconds = time.perf_counter() - started
     return {"t": relaxed.chosen.strength, "seconds": seconds, **evaluate(relaxed.denoiser, scene)}
 
@@ -389,7 +389,7 @@ def table(study: str, family: str, folder: Path) -> str:
 #: What a part adds: the row that has it, and the one that lacks it.
 ADDED = {
     "alignment in the place of MSE, paper": ("aligned", "MSE"),
-    "symmetrisation, to alignment": ("aligned, symmetrized", "aligned"),
+    "symmetrization, to alignment": ("aligned, symmetrized", "aligned"),
     "fine-tuning, to alignment": ("full recipe, MSE", "aligned"),
     "alignment, to the full recipe": ("full recipe, MSE", "without alignment"),
     "augmentation": ("full recipe, MSE", "without augmentation"),

@@ -26,10 +26,10 @@ from rich.console import Console
 from torch import Tensor
 
 import proxmatch as pm
+from proxmatch._internal.files import write_together
+from proxmatch._internal.provenance import versions
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import ProxmatchWarning
-from proxmatch.files import write_together
-from proxmatch.learning.train import versions
 from proxmatch.theory import Certificate, Trajectory, draw, trace
 from proxmatch.theory.certificate import LOCAL, joined
 
@@ -67,10 +67,10 @@ def main() -> None:
             if not part.exists():
                 started = time.process_time()
                 path = trace(
+                    denoiser,
                     some,
                     problem,
-                    denoiser,
-                    reference,
+                    reference=reference,
                     iterations=args.iterations,
                     local=args.local,
                 )
@@ -92,7 +92,7 @@ def main() -> None:
             "versions": versions(),
             "test": test.describe(),
         },
-        **{key: summarised(value) for key, value in certificate.to_dict().items()},
+        **{key: summarized(value) for key, value in certificate.to_dict().items()},
     }
     args.out.mkdir(parents=True, exist_ok=True)
     write_together(
@@ -117,16 +117,16 @@ def denoisers(
             images = pm.few_shot(validation, NUMBER, SET)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ProxmatchWarning)
-                found = pm.adapt(source, images, method, select="last", held_out=False)
-            pm.save(found.model, folder)
+                found = pm.adapt(source, images, method=method, select="last", held_out=False)
+            pm.save(found.denoiser, folder)
         yield method, pm.load(folder)
     yield "reference", pm.load(f"{family}-faces")
 
 
-def summarised(value: Any) -> Any:
+def summarized(value: Any) -> Any:
     """JSON values, where a list of one list an image becomes one of [lowest, median, highest]."""
     if isinstance(value, dict):
-        return {key: summarised(inner) for key, inner in value.items()}
+        return {key: summarized(inner) for key, inner in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], list):
         return [spread(of_images) for of_images in zip(*value, strict=True)]
     return value

@@ -21,7 +21,7 @@ from rich.table import Table
 from scipy.stats import spearmanr
 
 import proxmatch as pm
-from proxmatch.files import write_together
+from proxmatch._internal.files import write_together
 
 FAMILIES, DOMAINS = ("lpn", "gs"), ("histology", "photographs", "faces")
 DOWNSCALE = {"histology": 2}

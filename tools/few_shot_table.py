@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import proxmatch as pm
+from proxmatch._internal.files import write_together
 from proxmatch.errors import AdaptationWarning, DivergenceWarning
-from proxmatch.files import write_together
 from proxmatch.learning import Penalty, adapt, adaptation_settings
 from proxmatch.learning.settings import TrainingSettings
 
@@ -51,7 +51,7 @@ def settings_of(source: pm.ProximalDenoiser, cell: dict[str, Any]) -> TrainingSe
     settings = adaptation_settings(source, cell["method"], TRAINED_ON * DRAWS)
     told = settings.model_dump()
     if "clip" in cell:
-        told["optimiser"]["clip"] = cell["clip"]
+        told["optimizer"]["clip"] = cell["clip"]
     if cell.get("penalty"):
         told["penalty"] = Penalty(iterations=5)
     return TrainingSettings.model_validate(told)
@@ -66,9 +66,9 @@ def measure(
         y = problem.measure(test)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)
-            result = pm.pnp_pgd(y, problem, model, truth=test)
+            result = pm.pnp_pgd(model, y, problem, truth=test)
             few = slice(GAP_IMAGES)
-            gap = pm.pnp_pgd(y[few], problem, model, reference=reference, record=()).gap
+            gap = pm.pnp_pgd(model, y[few], problem, reference=reference, record=()).gap
         assert result.psnr is not None  # noqa: S101
         assert gap is not None  # noqa: S101
         last = result.psnr.gather(1, result.iterations[:, None])[:, 0]
@@ -133,8 +133,8 @@ def fill(args: argparse.Namespace) -> None:
                         draws=DRAWS,
                         folder=args.runs / file.removesuffix(".json"),
                     )
-                content[select] = measure(result.model, reference, test)
-                content[f"record {select}"] = result.model.record["adapted"]
+                content[select] = measure(result.denoiser, reference, test)
+                content[f"record {select}"] = result.denoiser.record["adapted"]
                 content["checks"] = [line for line in result.history if "score" in line]
             write(file, content)
 

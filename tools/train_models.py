@@ -37,14 +37,14 @@ class Data:
         train: folder under DATA, and its split if the folder holds several.
         validation: the same, of the images that the card is measured on.
         source: what they are.
-        licence: of the images; the weights are given under the same terms of use.
-        channels: 3, or 1 for grey.
+        license: of the images; the weights are given under the same terms of use.
+        channels: 3, or 1 for gray.
     """
 
     train: tuple[str, str | None]
     validation: tuple[str, str | None]
     source: str
-    licence: str
+    license: str
     channels: int = 3
 
 
@@ -75,11 +75,11 @@ BSDS = Data(
 )
 DOMAINS = {
     "photographs": BSDS,
-    "grey": Data(BSDS.train, BSDS.validation, f"{BSDS.source}, in grey", BSDS.licence, 1),
+    "grey": Data(BSDS.train, BSDS.validation, f"{BSDS.source}, in gray", BSDS.license, 1),
     "faces": Data(
         ("celeba", "train"),
         ("celeba", "validation"),
-        "CelebA, aligned faces, 128 x 128 centre crops (Liu et al., 2015)",
+        "CelebA, aligned faces, 128 x 128 center crops (Liu et al., 2015)",
         "non-commercial research only",
     ),
     "histology": Data(
@@ -107,10 +107,10 @@ def preset_of(model: Model) -> Preset:
     """The committed settings of a model."""
     preset = PRESETS[model.preset]
     channels = DOMAINS[model.domain].channels
-    optimiser = preset.settings.optimiser
-    rates = {"rate": optimiser.rate, "matrices": optimiser.matrices}
+    optimizer = preset.settings.optimizer
+    rates = {"rate": optimizer.rate, "matrices": optimizer.matrices}
     slower = {name: rate and model.gentle * rate for name, rate in rates.items()}
-    settings = {"steps": model.steps, "optimiser": optimiser.model_copy(update=slower)}
+    settings = {"steps": model.steps, "optimizer": optimizer.model_copy(update=slower)}
     return preset.model_copy(
         update={
             "model": preset.model.model_copy(update={"channels": channels}),
@@ -136,12 +136,12 @@ def trained(name: str, data_folder: Path, runs: Path) -> ProximalDenoiser:
         )
     if result.run.status is not RunStatus.COMPLETED:
         raise SystemExit(f"the training of {name} ended as {result.run.status}: nothing is shipped")
-    result.model.record |= {
+    result.denoiser.record |= {
         "source": data.source,
-        "licence": data.licence,
+        "license": data.license,
         "validation_data": held_out.describe(),
     }
-    return result.model
+    return result.denoiser
 
 
 def main() -> None:

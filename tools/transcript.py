@@ -27,10 +27,10 @@ import torch
 from PIL import Image
 
 import proxmatch as pm
+from proxmatch._internal.files import write_together
 from proxmatch.cli import run
 from proxmatch.data import encode_image, read_image
 from proxmatch.denoisers import LPN, LPNConfig
-from proxmatch.files import write_together
 
 SCREEN = 24  # lines
 KEPT = 30  # of an output; what is longer is cut in the middle
@@ -286,7 +286,7 @@ def lay_out(data: Path) -> None:
         (here / "blurred" / path.name).write_bytes(_blurred(path, bits=16))
     Image.open(faces[0]).crop((12, 22, 76, 86)).save(here / "crops" / "face.png")
     Image.open(faces[0]).crop((0, 0, 20, 20)).save(here / "tiny" / "face.png")
-    Image.open(faces[1]).convert("L").save(here / "mixed" / "grey.png")
+    Image.open(faces[1]).convert("L").save(here / "mixed" / "gray.png")
     Image.open(faces[2]).crop((10, 10, 60, 90)).save(here / "mixed" / "narrow.bmp")
     (here / "mixed" / "deep.png").write_bytes(encode_image(read_image(faces[3]).pixels, bits=16))
     (here / "damaged.png").write_bytes(photographs[0].read_bytes()[:5000])

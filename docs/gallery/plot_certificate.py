@@ -27,7 +27,7 @@ y = problem.measure(x, seed=0)
 reference = pm.load("lpn-photographs")
 aligned = pm.align(pm.load("lpn-histology"), pm.few_shot(domain, 1, set_seed=0).images)
 denoisers = {"matched": reference, "aligned": aligned}
-certificate = pm.certify(denoisers, reference, problem, y, iterations=8, local=())
+certificate = pm.certify(denoisers, y, problem, reference=reference, iterations=8, local=())
 
 # %%
 # One line an inequality: the share that holds, the worst relative slack, and the median of left to
@@ -38,7 +38,7 @@ console.print(certificate.table())
 print(console.file.getvalue())
 
 # %%
-# The bound of Theorem 3.1 is the top of the coloured areas. The mismatch floor is the part that no
+# The bound of Theorem 3.1 is the top of the colored areas. The mismatch floor is the part that no
 # number of iterations removes: it is absent where the denoiser is matched.
 
 picture = io.BytesIO()

@@ -3,7 +3,7 @@ Inside deepinv's PGD and HQS
 ============================
 
 An adapted denoiser is a deepinv denoiser. It goes where any other goes: into ``PnP`` priors, and
-with them into deepinv's optimisers. Its own PGD gives what :func:`proxmatch.pnp_pgd` gives, which
+with them into deepinv's optimizers. Its own PGD gives what :func:`proxmatch.pnp_pgd` gives, which
 adds curves, mismatch and a stop for images that diverge. HQS needs no more changes than the name.
 """
 
@@ -41,18 +41,18 @@ start = problem.initial(y)
 with torch.no_grad():
     by_pgd = pgd(y, problem.physics, init=start)
     by_hqs = hqs(y, problem.physics, init=start)
-ours = pm.pnp_pgd(y, problem, denoiser, truth=x, warm=0)  # plain steps, as deepinv's
+ours = pm.pnp_pgd(denoiser, y, problem, truth=x, warm=0)  # plain steps, as deepinv's
 
-difference = float((by_pgd - ours.reconstruction).abs().max())
+difference = float((by_pgd - ours.images).abs().max())
 print(f"largest difference to deepinv's PGD: {difference:.1e}")
 assert difference < 1e-5
 
 # %%
 # Both, beside what the denoiser does without alignment.
 
-source = pm.pnp_pgd(y, problem, pm.load("lpn-histology"), truth=x)
+source = pm.pnp_pgd(pm.load("lpn-histology"), y, problem, truth=x)
 shown = {
-    "not aligned, PGD": source.reconstruction,
+    "not aligned, PGD": source.images,
     "aligned, PGD": by_pgd,
     "aligned, HQS": by_hqs,
     "truth": x,

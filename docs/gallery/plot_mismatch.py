@@ -21,8 +21,8 @@ y = problem.measure(x, seed=0)
 source = pm.load("lpn-histology")
 reference = pm.load("lpn-photographs")
 
-wrong = pm.pnp_pgd(y, problem, source, reference=reference, truth=x)
-right = pm.pnp_pgd(y, problem, reference, truth=x)
+wrong = pm.pnp_pgd(source, y, problem, reference=reference, truth=x)
+right = pm.pnp_pgd(reference, y, problem, truth=x)
 
 # %%
 # The picture is lost in the first steps, where the relative gap ``d_k / |D*(z_k)|`` is largest.
@@ -40,7 +40,7 @@ other.set(xlabel="iteration k", ylabel="gap in %", title="mismatch, four images"
 # What that looks like.
 
 titles = ("measured", "histology prior", "photographs prior", "truth")
-columns = (y, wrong.reconstruction, right.reconstruction, x)
+columns = (y, wrong.images, right.images, x)
 figure, axes = plt.subplots(2, 4, figsize=(8, 4.2), layout="constrained")
 for column, title, images in zip(axes.T, titles, columns, strict=True):
     for axis, image in zip(column, images[1:3], strict=True):

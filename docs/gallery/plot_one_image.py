@@ -18,9 +18,9 @@ import proxmatch as pm
 domain = pm.embedded("photographs")
 one = pm.few_shot(domain, 1, set_seed=0)
 problem = pm.gaussian_deblurring(64, iterations=20)
-source = pm.Relaxed(pm.load("lpn-histology"), 1.0)
+source = pm.transforms.Relaxed(pm.load("lpn-histology"), 1.0)
 
-result = pm.adapt(source, one, problem=problem)
+result = pm.adapt(source, one, problem)
 
 # %%
 # What was tried, on held-out pixels. A Wiener filter and total variation are in the table because a
@@ -36,14 +36,14 @@ print(result.evidence)
 
 x = domain.test[[2, 8, 13, 30]]
 y = problem.measure(x, seed=0)
-before = pm.pnp_pgd(y, problem, source, truth=x)
-after = pm.pnp_pgd(y, problem, result.model, truth=x)
+before = pm.pnp_pgd(source, y, problem, truth=x)
+after = pm.pnp_pgd(result.denoiser, y, problem, truth=x)
 
 figure, axes = plt.subplots(1, 4, figsize=(8, 2.5), layout="constrained")
 shown = {
     "the one image": one.images[0],
-    f"before: {before.psnr[1, -1]:.1f} dB": before.reconstruction[1],
-    f"after: {after.psnr[1, -1]:.1f} dB": after.reconstruction[1],
+    f"before: {before.psnr[1, -1]:.1f} dB": before.images[1],
+    f"after: {after.psnr[1, -1]:.1f} dB": after.images[1],
     "truth": x[1],
 }
 for axis, (title, image) in zip(axes, shown.items(), strict=True):

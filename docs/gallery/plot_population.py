@@ -25,7 +25,7 @@ for run in found.trained:
     print(f"{name:15} to the mean {run.to_mean:.3f}   to the MAP map {run.to_mode:.3f}")
 
 # %%
-# The denoisers, their distances to both targets, and the regulariser each has learned.
+# The denoisers, their distances to both targets, and the regularizer each has learned.
 
 picture = io.BytesIO()
 draw(found).savefig(picture, format="png", dpi=120)

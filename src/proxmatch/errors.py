@@ -93,7 +93,7 @@ class AdaptationWarning(ProxmatchWarning):
 
 
 class DegenerateStatisticsWarning(ProxmatchWarning):
-    """Images vary too little for their colours to determine an alignment."""
+    """Images vary too little for their colors to determine an alignment."""
 
 
 class SkippedFilesWarning(ProxmatchWarning):

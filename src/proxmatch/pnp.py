@@ -55,7 +55,7 @@ class PnPResult:
     Curves are None when they were not recorded, and NaN after an image has stopped.
 
     Attributes:
-        reconstruction: last iterate of each image, ``(B, C, H, W)``.
+        images: last iterate of each image, ``(B, C, H, W)``.
         status: how each image ended.
         iterations: number of steps each image made, ``(B,)``.
         warm: number of steps of the warm start; x_warm is where the plain steps begin.
@@ -70,7 +70,7 @@ class PnPResult:
         queries: z_1 ... z_K on the CPU, ``(B, K, C, H, W)``.
     """
 
-    reconstruction: Tensor
+    images: Tensor
     status: tuple[Status, ...]
     iterations: Tensor
     warm: int
@@ -87,9 +87,9 @@ class PnPResult:
 
 @torch.no_grad()
 def pnp_pgd(
-    y: Tensor,
-    problem: Problem,
     denoiser: Denoise,
+    measurements: Tensor,
+    problem: Problem,
     *,
     reference: Denoise | None = None,
     truth: Tensor | None = None,
@@ -103,9 +103,9 @@ def pnp_pgd(
     """Reconstruct images from their measurements.
 
     Args:
-        y: measurements, as ``problem.measure`` makes them.
-        problem: the operator, step size, start and number of steps.
         denoiser: D, called as ``denoiser(z, sigma)``.
+        measurements: y, as ``problem.measure`` makes them.
+        problem: the operator, step size, start and number of steps.
         reference: D*, called the same way at the same points to record ``mismatch`` and ``gap``.
         truth: the true images, ``(B, C, H, W)``.
         record: any of "psnr" and "ssim" (which need ``truth``), "residual" and "iterates" (with
@@ -127,13 +127,16 @@ def pnp_pgd(
     steps = problem.iterations if iterations is None else checked_count(iterations, 0)
     if stop is not None and not stop > 0:
         raise InputError(f"stop must be positive, got {stop}")
+    y = measurements
     problem.check_measurement(y)
-    x = problem.initialisation(y, problem.physics) if initial is None else initial
+    x = problem.initialization(y, problem.physics) if initial is None else initial
     for name, images in (("initial", x), ("truth", truth)):
         if images is not None:
             problem.check_image(images, name)
             if len(images) != len(y):
-                raise InputError(f"{name} holds {len(images)} images, y measures {len(y)}")
+                raise InputError(
+                    f"{name} holds {len(images)} images, there are measurements of {len(y)}"
+                )
 
     warm = problem.warm_steps(steps) if warm is None else checked_count(warm, 0, "warm")
     warm = min(warm, steps)
@@ -186,7 +189,7 @@ def pnp_pgd(
         curve[stopped.to(curve.device)] = math.nan
     by_psnr = curves["psnr"].nan_to_num(-math.inf).argmax(1) if "psnr" in names else None
     return PnPResult(
-        reconstruction=x if steps else x.clone(),
+        images=x if steps else x.clone(),
         status=progress.status(),
         iterations=progress.steps,
         warm=warm,

@@ -62,11 +62,11 @@ def test_the_list_of_models_fits_a_terminal(
     assert max(map(len, lines)) <= 80
     for name in shipped():
         [row] = [line for line in lines if line.startswith(f"│ {name} ")]
-        image, licence = (row.split("│")[place].strip() for place in (2, 7))
+        image, license = (row.split("│")[place].strip() for place in (2, 7))
         model = load(name)
-        assert image == {1: "grey", 3: "color"}[model.channels]
-        assert model.record["licence"].startswith(licence)  # it may go on in the next line
-        assert len(licence) >= len("CC BY 4.0")
+        assert image == {1: "gray", 3: "color"}[model.channels]
+        assert model.record["license"].startswith(license)  # it may go on in the next line
+        assert len(license) >= len("CC BY 4.0")
 
 
 def test_version(proxmatch: Run) -> None:
@@ -113,7 +113,7 @@ def test_simulated_reconstruction_is_that_of_the_library(
             "super-resolution", (x.shape[2], x.shape[3]), ["factor=2", "noise=0.01"]
         )
         y = problem.measure(x, ids=[read.digest], seed=7)
-        expected = pnp_pgd(y, problem, model, iterations=3).reconstruction
+        expected = pnp_pgd(model, y, problem, iterations=3).images
         result = found[file.name]
         assert result["psnr"] == pytest.approx(float(psnr(expected, x)), abs=2e-3)
         assert result["ssim"] == pytest.approx(float(ssim(expected, x)), abs=1e-3)
@@ -139,7 +139,7 @@ def test_real_measurements_of_several_kinds(proxmatch: Run, small: Models, tmp_p
     assert read_image(out / "plain.tif").bits == 8
     y = read_image(tmp_path / "deep.tif").pixels[None]
     problem = make_problem("deblurring", (24, 20))
-    expected = pnp_pgd(y, problem, load(small["gs"]), iterations=2).reconstruction.clamp(0, 1)
+    expected = pnp_pgd(load(small["gs"]), y, problem, iterations=2).images.clamp(0, 1)
     torch.testing.assert_close(
         read_image(out / "deep.tif").pixels, expected[0], rtol=0, atol=1 / 65535 + 1e-5
     )
@@ -378,7 +378,7 @@ def test_adapt_by_alignment_and_from_measurements(
     proxmatch: Run, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), sigma=0.07))
-    model.record = {"colours": {"mean": [0.5] * 3, "covariance": np.eye(3).tolist()}}
+    model.record = {"colors": {"mean": [0.5] * 3, "covariance": np.eye(3).tolist()}}
     save(model, tmp_path / "source")
     aligned = proxmatch(
         "adapt", tmp_path / "source", "--images", pictures, "--method", "align", "--number", 2,
@@ -421,7 +421,7 @@ def test_the_worst_verdict_is_the_one_that_is_spoken(
 
     def by_problem(_: object, __: object, problem: Problem, *___: object, **____: object) -> object:
         blurred = problem.name == "deblurring"
-        verdict = diagnosis.Verdict.MATCHED if blurred else diagnosis.Verdict.BADLY
+        verdict = diagnosis.Grade.MATCHED if blurred else diagnosis.Grade.BADLY
         return replace(found, problem=problem.name, verdict=verdict)
 
     monkeypatch.setattr(diagnosis, "diagnose", by_problem)

@@ -13,9 +13,9 @@ import torch
 from PIL import Image
 
 from proxmatch import cli
+from proxmatch._internal.locks import owned
 from proxmatch.demo import REAL, TINY
 from proxmatch.denoisers import load, shipped
-from proxmatch.locks import owned
 
 
 def run(*arguments: str) -> str:

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from proxmatch._internal.locks import LOCK, owned
 from proxmatch.denoisers import load
 from proxmatch.errors import FolderInUseError
 from proxmatch.learning import state
-from proxmatch.locks import LOCK, owned
 from tests.commands.conftest import Run
 
 Models = dict[str, Path]

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from proxmatch.cli import run

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 from skimage.transform import downscale_local_mean
 from torch.utils.data import DataLoader
@@ -40,10 +39,10 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_centre_crops_in_natural_order(tmp_path: Path) -> None:
+def test_center_crops_in_natural_order(tmp_path: Path) -> None:
     ten = picture(tmp_path, "img10.png", 21, 30)
     two = picture(tmp_path, "img2.png", 16, 16)
-    domain = ImageDomain(tmp_path, 16, crop="centre")
+    domain = ImageDomain(tmp_path, 16, crop="center")
     assert [domain.name(k) for k in range(len(domain))] == ["img2.png", "img10.png"]
     assert domain[0].dtype == torch.float32
     assert torch.equal(domain[0], chw(two) / 255)
@@ -56,9 +55,9 @@ def test_centre_crops_in_natural_order(tmp_path: Path) -> None:
 
 
 @given(
-    st.integers(8, 40), st.integers(8, 40), st.integers(3, 8), st.sampled_from(["grid", "centre"])
+    st.integers(8, 40), st.integers(8, 40), st.integers(3, 8), st.sampled_from(["grid", "center"])
 )
-def test_grid_is_centred_and_covers_without_overlap(
+def test_grid_is_centered_and_covers_without_overlap(
     tmp_path_factory: pytest.TempPathFactory, height: int, width: int, size: int, crop: Any
 ) -> None:
     root = tmp_path_factory.mktemp("grid")
@@ -94,10 +93,10 @@ def test_downscaling_is_scikit_images_local_mean(tmp_path: Path, factor: int) ->
     assert len(domain) == (height // factor // 8) * (width // factor // 8)
 
 
-def test_16_bits_and_grey(tmp_path: Path) -> None:
-    grey = np.random.default_rng(0).integers(0, 65536, (8, 8), dtype=np.uint16)
-    Image.fromarray(grey).save(tmp_path / "a.png")
-    expected = torch.from_numpy((grey / 65535).astype(np.float32))
+def test_16_bits_and_gray(tmp_path: Path) -> None:
+    gray = np.random.default_rng(0).integers(0, 65536, (8, 8), dtype=np.uint16)
+    Image.fromarray(gray).save(tmp_path / "a.png")
+    expected = torch.from_numpy((gray / 65535).astype(np.float32))
     assert torch.allclose(ImageDomain(tmp_path, 8)[0], expected.expand(3, 8, 8), atol=1e-7)
     assert torch.allclose(ImageDomain(tmp_path, 8, channels=1)[0], expected[None], atol=1e-7)
 
@@ -109,7 +108,7 @@ def test_white_stays_white(tmp_path: Path) -> None:
     assert torch.equal(ImageDomain(tmp_path, 8, channels=1, downscale=3)[0], torch.ones(1, 8, 8))
 
 
-def test_colours_to_grey(tmp_path: Path) -> None:
+def test_colors_to_gray(tmp_path: Path) -> None:
     pixels = picture(tmp_path, "a.png", 8, 8)
     found = ImageDomain(tmp_path, 8, channels=1)[0]
     expected = torch.from_numpy(np.asarray(Image.fromarray(pixels).convert("L")) / 255)
@@ -145,10 +144,10 @@ def test_samples_are_crops_of_the_pictures_and_their_mirror_images(tmp_path: Pat
     assert 240 < sum(n for key, n in count.items() if key[1]) < 360
 
 
-def test_samples_of_aligned_pictures_stay_at_the_centre(tmp_path: Path) -> None:
+def test_samples_of_aligned_pictures_stay_at_the_center(tmp_path: Path) -> None:
     picture(tmp_path / "img_align_celeba", "000001.png", 20, 15)
     domain = ImageDomain(tmp_path, 8)
-    assert domain.crop == "centre"
+    assert domain.crop == "center"
     drawn = domain.sample(20, generator())
     mirrored = [torch.equal(cut, domain[0].flip(-1)) for cut in drawn]
     assert 0 < sum(mirrored) < 20
@@ -194,7 +193,7 @@ def test_fingerprint(tmp_path: Path) -> None:
     first = ImageDomain(tmp_path / "one", 8).fingerprint
     assert first.startswith("3-")
     assert fingerprint() == first
-    assert fingerprint(size=4, downscale=2, channels=1, crop="centre") == first
+    assert fingerprint(size=4, downscale=2, channels=1, crop="center") == first
     assert fingerprint(split="train") != first
     last = tmp_path / "other" / "2.png"
     data = last.read_bytes()
@@ -274,7 +273,7 @@ def test_nothing_that_can_be_used(tmp_path: Path) -> None:
         ({"downscale": 0}, "at least 1"),
         ({"cache_bytes": -1}, "at least 0"),
         ({"channels": 4}, "1 or 3 channels"),
-        ({"crop": "middle"}, "auto, centre, grid"),
+        ({"crop": "middle"}, "auto, center, grid"),
         ({"split": "val"}, "train, validation, test"),
     ],
 )

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 
 from proxmatch.data import ImageDomain, embedded, few_shot
@@ -24,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(-3, 2**70))
 def test_sets_are_nested_in_order(folder: Path, n: int, m: int, seed: int) -> None:
-    domain = ImageDomain(folder, 8, crop="centre")
+    domain = ImageDomain(folder, 8, crop="center")
     small, large = (few_shot(domain, k, seed) for k in sorted((n, m)))
     k = len(small.indices)
     assert k == len(set(small.names)) == min(n, m)
@@ -37,7 +36,7 @@ def test_sets_are_nested_in_order(folder: Path, n: int, m: int, seed: int) -> No
 
 def test_the_sets_are_the_same_everywhere(folder: Path) -> None:
     """By sha256sum: a change here changes what every few-shot figure was measured on."""
-    domain = ImageDomain(folder, 8, crop="centre")
+    domain = ImageDomain(folder, 8, crop="center")
     assert few_shot(domain, 5, 0).names == ("15.png", "6.png", "29.png", "2.png", "1.png")
     assert few_shot(embedded("photographs"), 5, 0).indices == (1, 8, 20, 25, 26)
 

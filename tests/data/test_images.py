@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tifffile
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 from torchvision.io import ImageReadMode, decode_png
 
@@ -58,16 +57,16 @@ def test_values_outside_the_range_are_clipped_and_rounded() -> None:
     assert decode_png(png).flatten().tolist() == [0, 255, 0, 1]
 
 
-def test_grey_and_colours(tmp_path: Path) -> None:
+def test_gray_and_colors(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    grey = read_image(tmp_path / "a.png", 1).pixels
+    gray = read_image(tmp_path / "a.png", 1).pixels
     expected = torch.einsum("c,hwc->hw", LUMA, torch.from_numpy(pixels).float() / 255)
-    torch.testing.assert_close(grey, expected[None])
+    torch.testing.assert_close(gray, expected[None])
     Image.fromarray(pixels[..., 0]).save(tmp_path / "b.png")
-    colours = read_image(tmp_path / "b.png", 3).pixels
-    assert colours.shape == (3, 4, 6)
-    assert torch.equal(colours[0], colours[2])
+    colors = read_image(tmp_path / "b.png", 3).pixels
+    assert colors.shape == (3, 4, 6)
+    assert torch.equal(colors[0], colors[2])
 
 
 def test_a_damaged_file_among_many_is_named_and_left_out(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import tifffile
 from PIL import Image, ImageOps
 
-from proxmatch.data import pictures
+from proxmatch.data import decoding
 from proxmatch.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -24,8 +24,8 @@ def noise(*shape: int, dtype: Any = np.uint8) -> Array:
     return np.random.default_rng(0).integers(0, np.iinfo(dtype).max + 1, shape, dtype=dtype)
 
 
-def png(pixels: Array | None, bits: int, colour: int, size: tuple[int, int] | None = None) -> bytes:
-    """A PNG by the letter of its specification: Pillow writes no 16-bit colours."""
+def png(pixels: Array | None, bits: int, color: int, size: tuple[int, int] | None = None) -> bytes:
+    """A PNG by the letter of its specification: Pillow writes no 16-bit colors."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
@@ -38,17 +38,17 @@ def png(pixels: Array | None, bits: int, colour: int, size: tuple[int, int] | No
     )
     return (
         b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0))
         + chunk(b"IDAT", zlib.compress(b"".join(rows)))
         + chunk(b"IEND", b"")
     )
 
 
 def read(path: Path) -> Array:
-    return pictures.load(path)[0]
+    return decoding.load(path)[0]
 
 
-@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 3)], ids=["grey", "colours"])
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 3)], ids=["gray", "colors"])
 @pytest.mark.parametrize("suffix", ["png", "tif", "tiff", "bmp", "webp"])
 def test_lossless_8_bit(tmp_path: Path, suffix: str, shape: tuple[int, ...]) -> None:
     pixels = noise(*shape)
@@ -68,7 +68,7 @@ def test_jpeg(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_16_bit_grey(tmp_path: Path, order: Any) -> None:
+def test_16_bit_gray(tmp_path: Path, order: Any) -> None:
     pixels = noise(20, 30, dtype=np.uint16)
     tifffile.imwrite(tmp_path / "a.tif", pixels, byteorder=order)
     tifffile.imwrite(tmp_path / "b.tif", pixels, byteorder=order, compression="zlib")
@@ -80,7 +80,7 @@ def test_16_bit_grey(tmp_path: Path, order: Any) -> None:
         assert np.array_equal(found, pixels), name
 
 
-def test_16_bit_colours(tmp_path: Path) -> None:
+def test_16_bit_colors(tmp_path: Path) -> None:
     pixels = noise(20, 30, 3, dtype=np.uint16)
     tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb")
     tifffile.imwrite(tmp_path / "b.tif", pixels, photometric="rgb", compression="zlib")
@@ -93,7 +93,7 @@ def test_16_bit_colours(tmp_path: Path) -> None:
         assert np.array_equal(found, pixels), name
 
 
-@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 3)], ids=["grey", "colours"])
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 3)], ids=["gray", "colors"])
 def test_orientation_of_16_bits(tmp_path: Path, shape: tuple[int, ...]) -> None:
     pixels = noise(*shape, dtype=np.uint16)
     tifffile.imwrite(tmp_path / "a.tif", pixels, extratags=[(274, "H", 1, 6)])
@@ -101,31 +101,31 @@ def test_orientation_of_16_bits(tmp_path: Path, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("bits", "dtype"), [(8, np.uint8), (16, np.uint16)])
-@pytest.mark.parametrize(("channels", "colour"), [(2, 4), (4, 6)], ids=["grey", "colours"])
+@pytest.mark.parametrize(("channels", "color"), [(2, 4), (4, 6)], ids=["gray", "colors"])
 def test_transparency_is_composited_on_white(
-    tmp_path: Path, bits: int, dtype: Any, channels: int, colour: int
+    tmp_path: Path, bits: int, dtype: Any, channels: int, color: int
 ) -> None:
     pixels = noise(20, 30, channels, dtype=dtype)
-    (tmp_path / "a.png").write_bytes(png(pixels, bits, colour))
+    (tmp_path / "a.png").write_bytes(png(pixels, bits, color))
     found = read(tmp_path / "a.png") / np.iinfo(dtype).max
     values, opacity = np.split(pixels / np.iinfo(dtype).max, [channels - 1], axis=2)
     expected = opacity * values + (1 - opacity)
-    found = found.reshape(20, 30, -1)[..., : channels - 1]  # Pillow has no 8-bit grey with alpha
+    found = found.reshape(20, 30, -1)[..., : channels - 1]  # Pillow has no 8-bit gray with alpha
     assert np.abs(found - expected).max() <= 0.51 / np.iinfo(dtype).max
 
 
-def test_palette_with_and_without_a_transparent_colour(tmp_path: Path) -> None:
-    colours = noise(4, 3)
+def test_palette_with_and_without_a_transparent_color(tmp_path: Path) -> None:
+    colors = noise(4, 3)
     which = noise(20, 30) % 4
     image = Image.fromarray(which, mode="P")
-    image.putpalette(colours.tobytes())
+    image.putpalette(colors.tobytes())
     image.save(tmp_path / "a.png")
     image.save(tmp_path / "b.png", transparency=2)
     image.save(tmp_path / "c.bmp")
-    assert np.array_equal(read(tmp_path / "a.png"), colours[which])
-    assert np.array_equal(read(tmp_path / "c.bmp"), colours[which])
-    colours[2] = 255
-    assert np.array_equal(read(tmp_path / "b.png"), colours[which])
+    assert np.array_equal(read(tmp_path / "a.png"), colors[which])
+    assert np.array_equal(read(tmp_path / "c.bmp"), colors[which])
+    colors[2] = 255
+    assert np.array_equal(read(tmp_path / "b.png"), colors[which])
 
 
 def test_black_and_white(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_first_page_and_content_before_name(tmp_path: Path) -> None:
 def test_digest_is_that_of_the_file(tmp_path: Path) -> None:
     Image.fromarray(noise(9, 9)).save(tmp_path / "a.png")
     expected = hashlib.sha256((tmp_path / "a.png").read_bytes()).hexdigest()
-    assert pictures.load(tmp_path / "a.png")[1] == expected
+    assert decoding.load(tmp_path / "a.png")[1] == expected
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tif", "bmp", "webp"])
@@ -204,7 +204,7 @@ def test_pixels_without_a_known_white_are_refused(tmp_path: Path, dtype: Any) ->
 def test_16_bit_transparent_tiff_is_refused(tmp_path: Path) -> None:
     pixels = noise(9, 9, 4, dtype=np.uint16)
     tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", extrasamples=["unassalpha"])
-    with pytest.raises(DataError, match="16-bit colours with transparency"):
+    with pytest.raises(DataError, match="16-bit colors with transparency"):
         read(tmp_path / "a.tif")
 
 

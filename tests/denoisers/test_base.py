@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from proxmatch.denoisers import LPN, ProximalDenoiser
@@ -114,7 +113,7 @@ def test_regularizer_gradient_matches_finite_differences(
 def test_denoiser_is_the_proximal_map_of_its_regularizer(
     denoiser: ProximalDenoiser, x: Tensor
 ) -> None:
-    """D(z) minimises 1/2 |u - z|^2 + R(u): against a brute-force minimisation by L-BFGS."""
+    """D(z) minimizes 1/2 |u - z|^2 + R(u): against a brute-force minimization by L-BFGS."""
     z = x[:1]
     with torch.no_grad():
         u = denoiser(z + 0.05 * torch.randn_like(z))  # a start away from the solution
@@ -131,7 +130,7 @@ def test_denoiser_is_the_proximal_map_of_its_regularizer(
             return grad * ctx.slope
 
     u = u.clone().requires_grad_()
-    optimiser = torch.optim.LBFGS(
+    optimizer = torch.optim.LBFGS(
         [u],
         max_iter=100,
         tolerance_grad=1e-9,
@@ -140,12 +139,12 @@ def test_denoiser_is_the_proximal_map_of_its_regularizer(
     )
 
     def closure() -> Tensor:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value: Tensor = Objective.apply(u)
         value.backward()
         return value
 
-    optimiser.step(closure)
+    optimizer.step(closure)
     assert torch.allclose(u.detach(), denoiser(z).detach(), atol=1e-5)
 
 
@@ -264,7 +263,7 @@ def test_what_is_no_image_is_refused(denoiser: ProximalDenoiser, bad: Tensor, me
             method(bad)
 
 
-def test_black_images_have_a_regulariser_too(denoiser: ProximalDenoiser, x: Tensor) -> None:
+def test_black_images_have_a_regularizer_too(denoiser: ProximalDenoiser, x: Tensor) -> None:
     for u in (torch.zeros_like(x), torch.full_like(x, 1e-3)):
         result = denoiser.inverse(u)
         assert bool(result.converged.all())

@@ -137,7 +137,7 @@ def test_weights_are_checked(checkpoint: Path) -> None:
         ({"version": True}, CheckpointError, "version"),
         ({"version": -3}, CheckpointError, "version"),
         ({"architecture": {"beta": float("inf")}}, CheckpointError, "beta"),
-        ({"architecture": {"centre": float("nan")}}, CheckpointError, "centre"),
+        ({"architecture": {"center": float("nan")}}, CheckpointError, "center"),
         ({"architecture": {"hidden": 10**9}}, CheckpointError, "does not fit|has shape"),
         (
             {"family": "gradient-step", "architecture": {"widths": [-1, 3]}},

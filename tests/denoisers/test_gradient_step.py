@@ -19,8 +19,8 @@ from proxmatch.denoisers import (
     GradientStepConfig,
     ScaledLPN,
     ScaledLPNConfig,
+    jacobian_spectrum,
     kinks,
-    lipschitz,
     load,
     save,
     smooth,
@@ -88,7 +88,7 @@ def test_smoothness_is_a_number_only_when_it_is_known() -> None:
     model.lipschitz = float("nan")
     with pytest.raises(NotContractiveError):
         _ = model.smoothness
-    model.lipschitz = float(lipschitz(model, torch.rand(2, 2, 8, 8)).constant.max())
+    model.lipschitz = float(jacobian_spectrum(model, torch.rand(2, 2, 8, 8)).constant.max())
     assert model.smoothness == pytest.approx(1 / (1 - model.lipschitz))
 
 
@@ -99,7 +99,7 @@ def test_inverse_is_one_over_one_minus_l_lipschitz() -> None:
     with torch.no_grad():
         u, v = model(a), model(b)
     points = torch.cat([a + t * (b - a) for t in torch.linspace(0, 1, 9)])
-    constant = float(lipschitz(model, points, iterations=128).constant.max())
+    constant = float(jacobian_spectrum(model, points, iterations=128).constant.max())
     assert float((a - b).norm()) <= float((u - v).norm()) / (1 - constant) * (1 + 1e-3)
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -73,17 +72,17 @@ def test_compact_network_has_the_stated_size() -> None:
 
 @pytest.mark.parametrize("name", ["lpn", "lpn-any-size", "lpn-by-patches"])
 @pytest.mark.parametrize("rate", [1e-2, 1.0])
-def test_convexity_survives_any_optimiser_step(name: str, rate: float) -> None:
+def test_convexity_survives_any_optimizer_step(name: str, rate: float) -> None:
     """Even absurd steps, without projection, leave the midpoint inequality and alpha intact."""
     model = DENOISERS[name]().double()
     assert isinstance(model, LPN)
-    optimiser = torch.optim.Adam(model.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     for _ in range(5):
         x = torch.rand(2, 2, 8, 8, dtype=torch.float64)
         loss = (model(x) - x.flip(-1)).square().sum()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     assert any(bool((p < 0).any()) for p in model.constrained().values())  # it was pushed there
     a, b = (torch.randn(8, 2, 8, 8, dtype=torch.float64) for _ in range(2))
     with torch.no_grad():
@@ -171,7 +170,7 @@ def test_starts_near_the_identity_on_smooth_images() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"alpha": 0.0}, {"alpha": 1.0}, {"size": 30}, {"strides": (3,)}, {"colour": 1}]
+    "settings", [{"alpha": 0.0}, {"alpha": 1.0}, {"size": 30}, {"strides": (3,)}, {"color": 1}]
 )
 def test_impossible_layouts_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):

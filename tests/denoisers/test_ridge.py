@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 from scipy.integrate import quad
 from scipy.optimize import minimize as scipy_minimize
@@ -23,7 +22,7 @@ from proxmatch.denoisers.ridge import Ridge, RidgeConfig, import_wcrr
 from proxmatch.denoisers.ridge.family import cosines
 from proxmatch.denoisers.ridge.filters import analyze, composed, normalized, synthesize
 from proxmatch.denoisers.ridge.profile import Profile
-from proxmatch.denoisers.ridge.published import RHO
+from proxmatch.denoisers.ridge.published_weights import RHO
 from proxmatch.errors import CheckpointError
 
 SEEDS = st.integers(0, 2**31)

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from proxmatch.denoisers import LPN, lipschitz
+from proxmatch.denoisers import LPN, jacobian_spectrum
 from proxmatch.denoisers.spectrum import lanczos
 from proxmatch.errors import InputError
 from tests.denoisers.test_base import jacobian
@@ -16,7 +15,7 @@ from tests.denoisers.zoo import DENOISERS, size
 def test_extreme_eigenvalues_of_the_dense_jacobian(name: str) -> None:
     denoiser = DENOISERS[name]().double()
     x = torch.rand(2, 2, *size(name), dtype=torch.float64)
-    found = lipschitz(denoiser, x, iterations=x[0].numel())
+    found = jacobian_spectrum(denoiser, x, iterations=x[0].numel())
     for i in range(2):
         eigenvalues = torch.linalg.eigvalsh(jacobian(denoiser, x[i : i + 1]))
         assert float(found.largest[i]) == pytest.approx(float(eigenvalues[-1]), rel=1e-6)
@@ -51,11 +50,11 @@ def test_estimates_are_bounds_and_residuals_are_true(seed: int, n: int, iteratio
 
 def test_no_iterations_is_refused() -> None:
     with pytest.raises(InputError, match="at least one"):
-        lipschitz(DENOISERS["lpn"](), torch.rand(1, 2, 8, 8), iterations=0)
+        jacobian_spectrum(DENOISERS["lpn"](), torch.rand(1, 2, 8, 8), iterations=0)
 
 
 def test_few_iterations_underestimate_and_admit_it() -> None:
-    """A localised top mode is missed by a few steps from a random start; the residual shows it."""
+    """A localized top mode is missed by a few steps from a random start; the residual shows it."""
     diagonal = torch.linspace(0, 0.9, 4096, dtype=torch.float64)
     diagonal[-1] = 1.3
     few, many = (

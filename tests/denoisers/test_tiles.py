@@ -84,7 +84,7 @@ def test_noise_levels_follow_their_images() -> None:
     "around",
     [
         lambda d: Relaxed(d, 0.5),
-        lambda d: Aligned(d, 0.5, [[1.0]], mean=[0.4], centre=[0.6]),
+        lambda d: Aligned(d, 0.5, [[1.0]], mean=[0.4], center=[0.6]),
         lambda d: Symmetrized(d),
         lambda d: Relaxed(Symmetrized(d, "dihedral"), 0.7),
     ],

@@ -18,7 +18,7 @@ from proxmatch.denoisers import (
     ProximalDenoiser,
     ScaledLPN,
     ScaledLPNConfig,
-    lipschitz,
+    jacobian_spectrum,
 )
 from proxmatch.denoisers.ridge import Ridge, RidgeConfig
 from proxmatch.transforms import Aligned, Lifted, Relaxed, Symmetrized
@@ -55,7 +55,7 @@ def _contractive(made: GradientStepConfig | GradientStep) -> GradientStep:
         for p in model.parameters():
             p.normal_(0, 0.15)
         x = 0.5 + 0.5 * torch.randn(4, model.channels, 8, 8)
-        found = lipschitz(model, x, iterations=60).constant.max()
+        found = jacobian_spectrum(model, x, iterations=60).constant.max()
         tail = [layer for layer in model.network.modules() if isinstance(layer, nn.Conv2d)][-1]
         for p in tail.parameters():
             p.mul_((0.4 / found).sqrt())
@@ -92,7 +92,7 @@ def _small() -> LPN:
 
 
 def _aligned(inner: ProximalDenoiser) -> Aligned:
-    return Aligned(inner, 0.5, [[0.6, -0.8], [0.8, 0.6]], mean=[0.3, 0.6], centre=[0.7, 0.5])
+    return Aligned(inner, 0.5, [[0.6, -0.8], [0.8, 0.6]], mean=[0.3, 0.6], center=[0.7, 0.5])
 
 
 @cache
@@ -104,7 +104,7 @@ def _one_gs() -> GradientStep:
 
 DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
     "lpn": _lpn,
-    "lpn-last-tap": lambda: _lpn(taps="last", unshuffle=1, strides=(2, 1, 2), centre=0.0),
+    "lpn-last-tap": lambda: _lpn(taps="last", unshuffle=1, strides=(2, 1, 2), center=0.0),
     "lpn-sharp": lambda: _lpn(beta=100.0, alpha=0.02),
     "lpn-any-size": lambda: _lpn(size=None),
     "lpn-by-patches": lambda: _lpn(size=4, unshuffle=1, tile_batch=3),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from proxmatch.experiments.cells import Label
-from proxmatch.experiments.collect import PER_IMAGE, Reconstruction
+from proxmatch.experiments.collect import PER_IMAGE, ReconstructionScores
 
 
 def made_up(
@@ -23,7 +23,7 @@ def made_up(
     gap: Sequence[float] | None = None,
     curves: Sequence[Sequence[float]] | None = None,
     **values: Sequence[float],
-) -> Reconstruction:
+) -> ReconstructionScores:
     """A cell with the given values; what is not given is NaN."""
     count = len(psnr)
     known = {"psnr": psnr, "gap": gap, **values}
@@ -43,4 +43,4 @@ def made_up(
     }
     kind = "" if method == "reference" else source
     label = Label(family, kind, method, n, number, problem, relaxation)
-    return Reconstruction(label, tuple(f"i{k}" for k in range(count)), columns, every, result)
+    return ReconstructionScores(label, tuple(f"i{k}" for k in range(count)), columns, every, result)

@@ -24,9 +24,9 @@ def test_addresses_depend_on_what_decides_the_result_and_on_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = cell("model", {"seed": 0}, A)
-    settings = {"loss": "pm", "optimiser": {"clip": None, "rate": 1e-3}}
+    settings = {"loss": "pm", "optimizer": {"clip": None, "rate": 1e-3}}
     one = cell("adaptation", settings, A, model=model)
-    reordered = {"optimiser": {"rate": 0.001, "clip": None}, "loss": "pm"}
+    reordered = {"optimizer": {"rate": 0.001, "clip": None}, "loss": "pm"}
     assert cell("adaptation", reordered, Label(), model=model, other=None).key == one.key
     other_model = cell("model", {"seed": 1}, A)
     different = [

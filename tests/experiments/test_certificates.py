@@ -19,7 +19,7 @@ def test_a_certificate_becomes_a_figure_with_its_numbers(tmp_path: Path) -> None
         models[name].double()
     problem = gaussian_deblurring(16, iterations=2, dtype=torch.float64)
     y = problem.measure(torch.rand(1, 3, 16, 16, dtype=torch.float64))
-    outcome = certificates.certificate(models, models["reference"], problem, y)
+    outcome = certificates.certificate(models, y, problem, models["reference"])
     assert outcome.result["shares"] == {"source": 1.0, "reference": 1.0}
     lines = list(csv.DictReader(outcome.files["certificate.csv"].decode().splitlines()))
     matched = [

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from proxmatch.experiments.bootstrap import Interval
 from proxmatch.experiments.claims import Claim, decide, listed, verdict
-from proxmatch.experiments.evidence import Arm, Evidence
+from proxmatch.experiments.findings import Arm, Findings
 from proxmatch.experiments.statements import paper_claims
 from tests.experiments.made_up import made_up
 
@@ -36,7 +36,7 @@ def test_a_claim_can_come_out_each_way(gains: tuple[float, ...], expected: str) 
     for number, gain in enumerate(gains):
         cells.append(made_up("lpn", "mse", 5, BASE, number=number))
         cells.append(made_up("lpn", "pm", 5, BASE + gain + noise(number), number=number))
-    [found] = decide(claims("proposed-beats-mse-psnr", n=5), Evidence(cells, 1000))
+    [found] = decide(claims("proposed-beats-mse-psnr", n=5), Findings(cells, 1000))
     assert found["verdict"] == expected
     assert found["effect"] == pytest.approx(np.mean(gains), abs=0.1)
     assert (found["sets"], found["images"]) == (3, IMAGES)
@@ -49,7 +49,7 @@ def test_pairs_are_compared_on_the_images_and_sets_they_share() -> None:
         made_up("lpn", "mse", 1, BASE - 100, number=1),  # pm has no set 1
         made_up("lpn", "pm", 1, BASE[:10] + 1),
     ]
-    [found] = decide(claims("proposed-beats-mse-psnr", n=1), Evidence(cells, 200))
+    [found] = decide(claims("proposed-beats-mse-psnr", n=1), Findings(cells, 200))
     assert (found["sets"], found["images"]) == (1, 10)
     assert found["effect"] == found["low"] == found["high"] == pytest.approx(1)
 
@@ -59,7 +59,7 @@ def test_a_smaller_gap_and_a_smaller_constant_speak_for_a_claim() -> None:
         made_up("gs", "mse", 1, BASE, gap=BASE, lipschitz=BASE),
         made_up("gs", "adapm", 1, BASE, gap=BASE - 2 + noise(1), lipschitz=BASE + 2 + noise(2)),
     ]
-    evidence = Evidence(cells, 500)
+    evidence = Findings(cells, 500)
     [gap] = decide(claims("proposed-beats-mse-gap", "gs", 1), evidence)
     [constant] = decide(claims("proposed-smaller-lipschitz", "gs", 1), evidence)
     assert (gap["verdict"], constant["verdict"]) == ("holds", "does not hold")
@@ -75,7 +75,7 @@ def test_controls_say_what_drives_a_claim() -> None:
         made_up("lpn", "pm-clip", 5, BASE + 4),
         made_up("lpn", "l1", 5, BASE + 3 + noise(3)),
     ]
-    [found] = decide(claims("proposed-beats-mse-psnr", n=5), Evidence(cells, 500))
+    [found] = decide(claims("proposed-beats-mse-psnr", n=5), Findings(cells, 500))
     drivers = {d["control"]: d for d in found["drivers"]}
     assert set(drivers) == {"gradient scale", "clipping", "loss"}
     assert drivers["gradient scale"]["says"].startswith("No difference can be told")
@@ -91,7 +91,7 @@ def test_far_below_means_far_below() -> None:
             made_up("lpn", "source", 0, BASE - distance),
             made_up("lpn", "reference", 0, BASE + noise(0)),
         ]
-        [found] = decide(claims(name), Evidence(cells, 200))
+        [found] = decide(claims(name), Findings(cells, 200))
         assert found["verdict"] == expected
 
 
@@ -104,7 +104,7 @@ def test_a_trajectory_is_higher_only_if_it_is_so_at_every_iteration() -> None:
             made_up("lpn", "mse", 1, mse[:, -1], curves=mse),
             made_up("lpn", "pm", 1, pm[:, -1], curves=pm),
         ]
-        [found] = decide(claims("proposed-above-mse-at-all-iterations", n=1), Evidence(cells, 200))
+        [found] = decide(claims("proposed-above-mse-at-all-iterations", n=1), Findings(cells, 200))
         assert found["verdict"] == expected
 
 
@@ -116,7 +116,7 @@ def test_the_correlation_is_spearmans() -> None:
             psnr, gap = generator.normal(20, 5), generator.uniform(1, 50)
             cells.append(made_up("lpn", method, n, BASE - 20 + psnr, gap=np.full(IMAGES, gap)))
             points.append((psnr, gap))
-    [found] = decide(claims("lower-gap-higher-psnr"), Evidence(cells, 100))
+    [found] = decide(claims("lower-gap-higher-psnr"), Findings(cells, 100))
     assert found["effect"] == pytest.approx(-spearmanr(*zip(*points, strict=True))[0], abs=1e-4)
 
 
@@ -125,12 +125,12 @@ def test_gains_are_largest_with_few_images_or_not() -> None:
         cells = []
         for n, gain in zip((1, 5, 25, 50), gains, strict=True):
             cells += [made_up("lpn", "mse", n, BASE), made_up("lpn", "pm", n, BASE + gain)]
-        [found] = decide(claims("gain-largest-with-few"), Evidence(cells, 100))
+        [found] = decide(claims("gain-largest-with-few"), Findings(cells, 100))
         assert found["verdict"] == expected
 
 
 def test_nothing_is_claimed_without_the_cells_for_it() -> None:
-    evidence = Evidence([made_up("lpn", "mse", 1, BASE)], 100)
+    evidence = Findings([made_up("lpn", "mse", 1, BASE)], 100)
     assert decide(paper_claims(["lpn", "gs"], ["deblurring"], (1, 5)), evidence) == []
     assert not evidence.has(Arm("lpn", "extreme", "pm", 1, "deblurring"))
 
@@ -147,7 +147,7 @@ def test_the_threshold_itself_is_not_above_it() -> None:
 
 def test_the_list_has_a_line_for_every_claim_and_counts_the_verdicts() -> None:
     cells = [made_up("lpn", "mse", 5, BASE), made_up("lpn", "pm", 5, BASE - 2 + noise(1))]
-    decided = decide(claims("proposed-beats-mse-psnr", n=5), Evidence(cells, 200))
+    decided = decide(claims("proposed-beats-mse-psnr", n=5), Findings(cells, 200))
     text = listed(decided)
     assert text.startswith("**Claims of the paper, 1: 0 hold, 1 do not hold, 0 are undecided**")
     [line] = [line for line in text.splitlines() if decided[0]["statement"] in line]
@@ -170,7 +170,7 @@ def test_which_way_round_a_claim_is(
     edge = 10 if name == "gain-above-ten" else 0
     for lead, expected in ((edge + 1, "holds"), (edge - 1, "does not hold")):
         cells = [made_up(family, *better, BASE + lead + noise(1)), made_up(family, *worse, BASE)]
-        [found] = decide(claims(name, family, n), Evidence(cells, 200))
+        [found] = decide(claims(name, family, n), Findings(cells, 200))
         assert found["verdict"] == expected
 
 
@@ -179,5 +179,5 @@ def test_the_largest_step_is_early_for_lpn_and_late_for_gs() -> None:
         for values, expected in ((levels, "holds"), ((0, 5 - levels[1], 5), "does not hold")):
             pairs = zip((1, 5, 25), values, strict=True)
             cells = [made_up(family, method, n, BASE + v + noise(n)) for n, v in pairs]
-            [found] = decide(claims("largest-step", family), Evidence(cells, 200))
+            [found] = decide(claims("largest-step", family), Findings(cells, 200))
             assert found["verdict"] == expected

@@ -10,8 +10,8 @@ from PIL import Image
 from proxmatch.cli import run
 from proxmatch.commands import _experiment
 from proxmatch.errors import EngineError
-from proxmatch.experiments import engines, report
-from proxmatch.experiments.reproduce import Reproduction
+from proxmatch.experiments import engines, outputs
+from proxmatch.experiments.reproduction import Reproduction
 from proxmatch.experiments.tables import main_table, overview, paper_table
 from tests.experiments.made_up import made_up
 
@@ -26,7 +26,7 @@ def began(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         raise EngineError("stopped here")
 
     monkeypatch.setattr(engines, "run", stop)
-    monkeypatch.setattr(report, "write", lambda *arguments, **options: [])
+    monkeypatch.setattr(outputs, "write", lambda *arguments, **options: [])
     monkeypatch.setenv("COLUMNS", "200")
     return begun
 

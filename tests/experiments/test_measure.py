@@ -24,7 +24,7 @@ def setting():  # type: ignore[no-untyped-def]
 def test_the_gap_is_that_of_the_paper(setting) -> None:  # type: ignore[no-untyped-def]
     problem, (model, reference), truth, ids = setting
     effort = Effort(gap_images=3, lipschitz_images=2, lipschitz_at=(1, 4), lanczos=5, batch=2)
-    found = measure(model, problem, truth, ids, reference=reference, effort=effort)
+    found = measure(model, truth, problem, ids, reference=reference, effort=effort)
     written = found.to_json(ids, curves=True)
     for i in range(5):
         y = problem.measure(truth[i : i + 1], ids=ids[i : i + 1])
@@ -56,7 +56,7 @@ def test_the_gap_is_that_of_the_paper(setting) -> None:  # type: ignore[no-untyp
 def test_images_do_not_depend_on_their_batch(setting) -> None:  # type: ignore[no-untyped-def]
     problem, (model, reference), truth, ids = setting
     one, two = (
-        measure(model, problem, truth, ids, reference=reference, effort=Effort(gap, 0, (), 1, b))
+        measure(model, truth, problem, ids, reference=reference, effort=Effort(gap, 0, (), 1, b))
         for gap, b in ((5, 5), (2, 1))
     )
     assert torch.allclose(one.psnr, two.psnr, atol=1e-3)
@@ -65,7 +65,7 @@ def test_images_do_not_depend_on_their_batch(setting) -> None:  # type: ignore[n
 
 def test_an_image_that_diverges_counts_as_it_was_left(setting) -> None:  # type: ignore[no-untyped-def]
     problem, _, truth, ids = setting
-    found = measure(lambda z, _: 60 * z, problem, truth, ids)
+    found = measure(lambda z, _: 60 * z, truth, problem, ids)
     assert found.diverged == 5
     assert bool(found.psnr.isfinite().all())
     assert torch.equal(found.psnr[:, -1], found.psnr[:, -2])
@@ -74,7 +74,7 @@ def test_an_image_that_diverges_counts_as_it_was_left(setting) -> None:  # type:
 def test_stopping_early_keeps_the_curves_at_their_last_value(setting) -> None:  # type: ignore[no-untyped-def]
     problem, (model, _), truth, ids = setting
     effort = Effort(lipschitz_images=2, lipschitz_at=(4,))
-    found = measure(model, problem, truth, ids, effort=effort, iterations=2)
+    found = measure(model, truth, problem, ids, effort=effort, iterations=2)
     assert found.psnr.shape == (5, 5)
     assert torch.equal(found.psnr[:, 2], found.psnr[:, 4])
     assert found.to_json(ids, curves=False)["images"]["lipschitz"] == [None] * 5

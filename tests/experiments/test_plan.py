@@ -9,7 +9,7 @@ import pytest
 from proxmatch.experiments.inputs import Data, Inputs, look
 from proxmatch.experiments.methods import METHODS
 from proxmatch.experiments.plan import Plan, plan
-from proxmatch.experiments.scales import Row, Scale, bounded, thinned
+from proxmatch.experiments.scales import Scale, ScaleRow, bounded, thinned
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.experiments.work import search_of
 from proxmatch.learning.auto import Search
@@ -133,8 +133,8 @@ def test_scales_name_what_exists_and_say_what_they_leave_out(name: str) -> None:
 def test_only_auto_is_told_the_problem(data: Data, given: dict[str, Path]) -> None:
     own = tiny.SCALE.families["lpn"]
     rows = (
-        Row(method="auto", sets={1: 1}, test_images=3, chosen_images=3),
-        Row(method="pm", sets={1: 1}, test_images=3, chosen_images=3),
+        ScaleRow(method="auto", sets={1: 1}, test_images=3, chosen_images=3),
+        ScaleRow(method="pm", sets={1: 1}, test_images=3, chosen_images=3),
     )
     scale = changed(tiny.SCALE, families={"lpn": own.model_copy(update={"rows": rows})})
     found = plan(scale, data, ("lpn",), given)

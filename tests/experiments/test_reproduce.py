@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from proxmatch.errors import DataError, InputError
-from proxmatch.experiments import drawn, report
+from proxmatch.experiments import drawn, outputs
 from proxmatch.experiments.cells import Cell
-from proxmatch.experiments.reproduce import reproduce
+from proxmatch.experiments.reproduction import reproduce
 from proxmatch.experiments.sizes import SCALES
 from tests.experiments import tiny
 
@@ -41,7 +41,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(autouse=True)
 def _without_figures(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing them is most of the work, and done once."""
-    monkeypatch.setattr(report, "draw", lambda *arguments: [])
+    monkeypatch.setattr(outputs, "draw", lambda *arguments: [])
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def parts(
     """Both families in two parts, in this process, and what there was after the first."""
     out = tmp_path_factory.mktemp("done") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "draw", lambda *arguments: [])
+        patch.setattr(outputs, "draw", lambda *arguments: [])
         reproduce(tiny.SCALE, out, families=("lpn",), workers=1, models=given)
         first = contents(out)
     with pytest.MonkeyPatch.context() as patch:

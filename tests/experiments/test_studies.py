@@ -98,10 +98,10 @@ def test_reconstruction_compares_with_the_better_baseline(
 ) -> None:
     """One problem, three baselines: what the table says is what the cells hold."""
     monkeypatch.setattr(
-        "proxmatch.experiments.studies.reconstruction.PROBLEMS",
+        "proxmatch.experiments.studies.reconstructed.PROBLEMS",
         {"inpainting 70": PROBLEMS["inpainting 70"]},
     )
-    monkeypatch.setattr("proxmatch.experiments.studies.reconstruction.CHOSEN_ON", 1)
+    monkeypatch.setattr("proxmatch.experiments.studies.reconstructed.CHOSEN_ON", 1)
     page = run_study(STUDIES["reconstruction"], Work(data, (), 1), tmp_path)
     cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
     assert len(cells) == 6

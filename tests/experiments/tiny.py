@@ -9,9 +9,9 @@ import torch
 
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
 from proxmatch.experiments.cells import Cell
-from proxmatch.experiments.reproduce import reproduce
-from proxmatch.experiments.scales import FamilyScale, Row, Scale
-from proxmatch.transforms import colour_statistics
+from proxmatch.experiments.reproduction import reproduce
+from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
+from proxmatch.transforms import color_statistics
 
 _ALL = {"test_images": 3, "chosen_images": 2, "gap_images": 2, "lipschitz_images": 1}
 
@@ -35,12 +35,12 @@ SCALE = Scale(
             strengths=(1.0, 0.5),
             batch=2,
             rows=(
-                Row(method="source", sets={0: 1}, pictures=(0,), curves=True, **_ALL),
-                Row(method="reference", source="", sets={0: 1}, pictures=(0,), **_ALL),
-                Row(method="mse", sets={1: 2, 5: 1}, pictures=(1, 5), curves=True, **_ALL),
-                Row(method="pm", sets={1: 2, 5: 1}, pictures=(1, 5), curves=True, **_ALL),
-                Row(method="pm-best", sets={5: 1}, **_ALL),
-                Row(method="aligned", sets={1: 1}, **_ALL),
+                ScaleRow(method="source", sets={0: 1}, pictures=(0,), curves=True, **_ALL),
+                ScaleRow(method="reference", source="", sets={0: 1}, pictures=(0,), **_ALL),
+                ScaleRow(method="mse", sets={1: 2, 5: 1}, pictures=(1, 5), curves=True, **_ALL),
+                ScaleRow(method="pm", sets={1: 2, 5: 1}, pictures=(1, 5), curves=True, **_ALL),
+                ScaleRow(method="pm-best", sets={5: 1}, **_ALL),
+                ScaleRow(method="aligned", sets={1: 1}, **_ALL),
             ),
         ),
         "gs": FamilyScale(
@@ -49,14 +49,16 @@ SCALE = Scale(
             tuning_images=1,
             strengths=(1.0, 0.5),
             rows=(
-                Row(method="source", sets={0: 1}, **_ALL),
-                Row(method="adapm", sets={1: 1}, test_images=2),
+                ScaleRow(method="source", sets={0: 1}, **_ALL),
+                ScaleRow(method="adapm", sets={1: 1}, test_images=2),
             ),
         ),
     },
     baselines=(
-        Row(method="none", source="", sets={1: 1}, test_images=3, chosen_images=3),
-        Row(method="wiener", source="", sets={1: 1}, test_images=3, chosen_images=3, pictures=(1,)),
+        ScaleRow(method="none", source="", sets={1: 1}, test_images=3, chosen_images=3),
+        ScaleRow(
+            method="wiener", source="", sets={1: 1}, test_images=3, chosen_images=3, pictures=(1,)
+        ),
     ),
 )
 
@@ -74,7 +76,7 @@ def models(folder: Path) -> dict[str, Path]:
         with torch.no_grad():
             for p in model.parameters():
                 p += 0.03 * torch.randn_like(p)
-        model.record = {"colours": colour_statistics(torch.rand(2, 3, 8, 8)).to_json()}
+        model.record = {"colors": color_statistics(torch.rand(2, 3, 8, 8)).to_json()}
         found[name] = save(model, folder / name)
     return found
 

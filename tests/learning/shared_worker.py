@@ -10,7 +10,7 @@ import torch
 from lightning_fabric import Fabric
 
 from proxmatch.denoisers import GradientStep, GradientStepConfig, ProximalDenoiser
-from proxmatch.learning import Check, Optimiser, Penalty, TrainingSettings, pairs, run, stream
+from proxmatch.learning import Check, Optimizer, Penalty, TrainingSettings, pairs, run, stream
 from proxmatch.losses import FromData
 from tests.learning.worker import images, model
 
@@ -20,12 +20,12 @@ COMMON = {"steps": 40, "batch": 4, "log_every": 1, "check_every": 10, "checkpoin
 def lpn(folder: Path, fabric: Fabric) -> list[dict[str, float]]:
     """Proximal matching whose gamma depends on the residuals of the whole batch."""
     settings = TrainingSettings(
-        loss="pm", gamma=FromData(), optimiser=Optimiser(rate=3e-3, clip=0.1), **COMMON
+        loss="pm", gamma=FromData(), optimizer=Optimizer(rate=3e-3, clip=0.1), **COMMON
     )
 
     def check(denoiser: ProximalDenoiser) -> Check:
-        grey = torch.full((1, 1, 8, 8), 0.5, dtype=torch.float64)
-        return Check(float(denoiser(grey).detach().mean()), {})
+        gray = torch.full((1, 1, 8, 8), 0.5, dtype=torch.float64)
+        return Check(float(denoiser(gray).detach().mean()), {})
 
     return run(
         model().double(), stream(images), settings, folder, fabric=fabric, check=check
@@ -38,7 +38,7 @@ def gradient_step(folder: Path, fabric: Fabric) -> list[dict[str, float]]:
     denoiser = GradientStep(GradientStepConfig(channels=1, widths=(4, 6))).double()
     settings = TrainingSettings(
         noise=0.3,
-        optimiser=Optimiser(rate=5e-3),
+        optimizer=Optimizer(rate=5e-3),
         penalty=Penalty(limit=0.1, weight=1, iterations=2, shift=0.1),
         **COMMON,
     )

@@ -14,7 +14,7 @@ from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig
 from proxmatch.errors import AdaptationWarning, CheckpointError, InputError
 from proxmatch.learning import (
     AdaptationResult,
-    Optimiser,
+    Optimizer,
     RunStatus,
     TrainingSettings,
     adapt,
@@ -24,14 +24,14 @@ from proxmatch.learning import (
 )
 from proxmatch.losses import Constant
 from proxmatch.problems import gaussian_deblurring
-from proxmatch.transforms import ColourStatistics, Relaxed
+from proxmatch.transforms import ColorStatistics, Relaxed
 
 PROBLEMS = [gaussian_deblurring(8, channels=1, iterations=8)]
 QUICK: dict[str, Any] = {"problem": PROBLEMS, "draws": 2}
 
 
 def pictures(count: int, generator: torch.Generator, low: float = 0.0) -> torch.Tensor:
-    """Two grey levels with a vertical edge between them, in [low, low + 0.5]."""
+    """Two gray levels with a vertical edge between them, in [low, low + 0.5]."""
     levels = low + 0.5 * torch.rand(count, 2, generator=generator)
     edge = torch.randint(2, 6, (count,), generator=generator)
     left = torch.arange(8)[None] < edge[:, None]
@@ -48,7 +48,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> LPN:
     """A denoiser that has only seen dark pictures."""
     torch.manual_seed(0)
     denoiser = LPN(LPNConfig(channels=1, size=8, hidden=8, features=8, strides=(2,), sigma=0.1))
-    settings = TrainingSettings(steps=300, noise=0.1, optimiser=Optimiser(rate=1e-2))
+    settings = TrainingSettings(steps=300, noise=0.1, optimizer=Optimizer(rate=1e-2))
     run(denoiser, stream(pictures), settings, tmp_path_factory.mktemp("source"))
     denoiser.record = {"told": "by the test"}
     return denoiser
@@ -68,7 +68,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 def test_it_helps_and_says_by_how_much(source: LPN) -> None:
     before = weights(source)
-    result = adapt(source, few(5), "mse", settings=quick(source), **QUICK)
+    result = adapt(source, few(5), method="mse", settings=quick(source), **QUICK)
     assert same(weights(source), before)
     assert result.status is RunStatus.COMPLETED
     assert result.evidence is not None
@@ -77,9 +77,9 @@ def test_it_helps_and_says_by_how_much(source: LPN) -> None:
     after, then = result.evidence.after, result.evidence.before
     assert float(after.denoising[0.1].mean()) > float(then.denoising[0.1].mean()) + 1
     assert "deblurring" in str(result.evidence)
-    assert not same(weights(result.model), before)
-    assert result.model.record["told"] == "by the test"
-    assert result.model.record["adapted"]["number"] == 5
+    assert not same(weights(result.denoiser), before)
+    assert result.denoiser.record["told"] == "by the test"
+    assert result.denoiser.record["adapted"]["number"] == 5
 
 
 def test_the_best_step_is_the_one_with_the_best_held_out_score(source: LPN, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_best_step_is_the_one_with_the_best_held_out_score(source: LPN, tmp_
 
 
 def test_ruin_is_announced_or_undone(source: LPN) -> None:
-    ruinous = quick(source, optimiser=Optimiser(rate=3.0, warmup=0, final=1))
+    ruinous = quick(source, optimizer=Optimizer(rate=3.0, warmup=0, final=1))
     with pytest.warns(AdaptationWarning, match="made things worse"):
         last = adapt(source, few(5), settings=ruinous, select="last", **QUICK)
     assert last.evidence is not None
@@ -108,15 +108,15 @@ def test_ruin_is_announced_or_undone(source: LPN) -> None:
     with pytest.warns(AdaptationWarning, match="returned as it is"):
         best = adapt(source, few(5), settings=ruinous, select="best", **QUICK)
     assert best.step == 0
-    assert same(weights(best.model), weights(source))
+    assert same(weights(best.denoiser), weights(source))
 
 
 def test_an_alignment_that_harms_is_announced(source: LPN) -> None:
-    """The colours of the source are said to be others than they are."""
+    """The colors of the source are said to be others than they are."""
     wrong = copy.deepcopy(source).train()
-    wrong.record = {"colours": ColourStatistics(torch.ones(1), 4 * torch.ones(1, 1)).to_json()}
+    wrong.record = {"colors": ColorStatistics(torch.ones(1), 4 * torch.ones(1, 1)).to_json()}
     with pytest.warns(AdaptationWarning, match="alignment made things worse"):
-        result = adapt(wrong, few(5), "align", problem=PROBLEMS)
+        result = adapt(wrong, few(5), method="align", problem=PROBLEMS)
     assert result.evidence is not None
     assert result.evidence.gain < 0
     assert wrong.training
@@ -143,7 +143,7 @@ def test_held_out_pixels_have_no_influence(source: LPN) -> None:
     changed = image.clone()
     changed[..., 6:] = 0.7
     ends = [
-        adapt(source, x, settings=quick(source), select="last", **QUICK).model
+        adapt(source, x, settings=quick(source), select="last", **QUICK).denoiser
         for x in (image, changed)
     ]
     assert same(weights(ends[0]), weights(ends[1]))
@@ -188,14 +188,14 @@ def test_proximal_matching_says_when_it_has_lost_its_gradient(source: LPN) -> No
 def test_adapm_keeps_l_down(tmp_path: Path) -> None:
     torch.manual_seed(0)
     start = GradientStep(GradientStepConfig(channels=1, widths=(6, 8), sigma=0.1))
-    settings = TrainingSettings(steps=100, noise=0.1, optimiser=Optimiser(rate=5e-3))
+    settings = TrainingSettings(steps=100, noise=0.1, optimizer=Optimizer(rate=5e-3))
     run(start, stream(pictures), settings, tmp_path)
 
     def adapted(method: Any) -> AdaptationResult:
         changes = {
             "steps": 40,
             "check_every": 20,
-            "optimiser": Optimiser(rate=5e-3, warmup=0, final=1),
+            "optimizer": Optimizer(rate=5e-3, warmup=0, final=1),
         }
         told = adaptation_settings(start, method, 8, **changes)
         if told.penalty is not None:
@@ -209,7 +209,7 @@ def test_adapm_keeps_l_down(tmp_path: Path) -> None:
     assert free.evidence is not None
     assert bound.evidence is not None
     assert bound.evidence.after.lipschitz < free.evidence.after.lipschitz - 0.05
-    model = bound.model
+    model = bound.denoiser
     assert isinstance(model, GradientStep)
     assert model.lipschitz == pytest.approx(bound.evidence.after.lipschitz, abs=1e-4)
     loaded = load(save(model, tmp_path / "saved"))
@@ -237,9 +237,9 @@ def test_bad_images_are_refused(source: LPN, images: Any, message: str) -> None:
 
 def test_bad_choices_are_refused(source: LPN) -> None:
     with pytest.raises(InputError, match="gradient-step"):
-        adapt(source, few(2), "adapm", problem=PROBLEMS)
+        adapt(source, few(2), method="adapm", problem=PROBLEMS)
     with pytest.raises(InputError, match="there are auto"):
-        adapt(source, few(2), "magic")  # type: ignore[arg-type]
+        adapt(source, few(2), method="magic")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'best' or 'last'"):
         adapt(source, few(2), select="first")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="select='last'"):
@@ -254,7 +254,7 @@ def test_bad_choices_are_refused(source: LPN) -> None:
         adapt(source, few(2), problem=[*PROBLEMS, gaussian_deblurring(6, channels=1)])
     relaxed = Relaxed(source, 0.5)
     with pytest.raises(InputError, match="cannot be trained"):
-        adapt(relaxed, few(2), "mse", problem=PROBLEMS)
+        adapt(relaxed, few(2), method="mse", problem=PROBLEMS)
 
 
 def test_the_number_of_steps_is_that_of_the_paper(source: LPN) -> None:
@@ -268,6 +268,6 @@ def test_the_constant_of_the_source_is_not_that_of_the_adapted() -> None:
     start = GradientStep(GradientStepConfig(channels=1, widths=(4, 6), sigma=0.1, lipschitz=0.5))
     settings = adaptation_settings(start, "mse", 1, steps=1)
     adapted = adapt(start, few(1), settings=settings, select="last", held_out=False, draws=None)
-    assert isinstance(adapted.model, GradientStep)
-    assert adapted.model.lipschitz is None
+    assert isinstance(adapted.denoiser, GradientStep)
+    assert adapted.denoiser.lipschitz is None
     assert start.lipschitz == 0.5

@@ -7,8 +7,7 @@ import skimage.data
 import skimage.filters
 import skimage.transform
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from proxmatch.learning import Augmentation, augment
 from proxmatch.learning.augmentation import _moved
@@ -20,7 +19,7 @@ NONE = Augmentation(
     shift=0,
     contrast=(1, 1),
     brightness=0,
-    colours=0,
+    colors=0,
     gamma=0,
     blending=0,
 )
@@ -65,7 +64,7 @@ def test_rotation_and_zoom_against_scikit_image(smooth: torch.Tensor) -> None:
     assert abs(error).max() < 5e-3
 
 
-def test_colours_in_closed_form() -> None:
+def test_colors_in_closed_form() -> None:
     images = 0.4 + 0.2 * torch.rand(4, 3, 8, 8, generator=generator())
     settings = NONE.model_copy(update={"contrast": (0.5, 0.5)})
     out = augment(images, settings, generator(2))
@@ -81,7 +80,7 @@ def test_colours_in_closed_form() -> None:
     assert float(exponent.mean(1).std()) > 0.05
 
 
-def test_blending_mixes_neighbours() -> None:
+def test_blending_mixes_neighbors() -> None:
     images = torch.zeros(2, 1, 4, 4)
     images[1] = 1
     out = augment(images, NONE.model_copy(update={"blending": 0.4}), generator())

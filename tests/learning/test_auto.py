@@ -12,22 +12,22 @@ import torch
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning import (
-    Optimiser,
+    Optimizer,
     TrainingSettings,
     adapt,
     adaptation_settings,
+    auto as module,
     pairs,
     run,
     stream,
 )
-from proxmatch.learning import auto as module
 from proxmatch.learning.auto import Search, auto
 from proxmatch.learning.fine_tune import fine_tune
 from proxmatch.learning.frame import around, core, inside
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
-from proxmatch.transforms import Aligned, Relaxed, align, choose_strength, colour_statistics
+from proxmatch.transforms import Aligned, Relaxed, align, choose_strength, color_statistics
 
 DEBLURRING = gaussian_deblurring(16, channels=3, noise=0.02, iterations=10)
 PROBLEMS = [DEBLURRING, super_resolution(16, factor=2, kernel_size=5, channels=3, iterations=10)]
@@ -36,7 +36,7 @@ PROBLEMS = [DEBLURRING, super_resolution(16, factor=2, kernel_size=5, channels=3
 def pictures(
     count: int, generator: torch.Generator, *, low: float = 0.0, size: int = 16
 ) -> torch.Tensor:
-    """Two colours with a vertical edge between them, in [low, low + 0.4]."""
+    """Two colors with a vertical edge between them, in [low, low + 0.4]."""
     levels = low + 0.4 * torch.rand(count, 3, 2, generator=generator)
     edge = torch.randint(2, size - 2, (count,), generator=generator)
     left = (torch.arange(size)[None] < edge[:, None])[:, None]
@@ -53,18 +53,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> LPN:
     """A denoiser that has only seen dark pictures."""
     torch.manual_seed(0)
     denoiser = LPN(LPNConfig(size=16, hidden=8, features=8, strides=(2,), sigma=0.1))
-    settings = TrainingSettings(steps=300, noise=0.1, optimiser=Optimiser(rate=1e-2))
+    settings = TrainingSettings(steps=300, noise=0.1, optimizer=Optimizer(rate=1e-2))
     run(denoiser, stream(pictures), settings, tmp_path_factory.mktemp("source"))
     dark = pictures(64, torch.Generator().manual_seed(5))
-    denoiser.record = {"colours": colour_statistics(dark).to_json()}
+    denoiser.record = {"colors": color_statistics(dark).to_json()}
     return denoiser
 
 
 @torch.no_grad()
 def quality(model: object, problem=DEBLURRING) -> float:  # type: ignore[no-untyped-def]
     test = bright(8, seed=77)
-    run = pnp_pgd(problem.measure(test), problem, model, record=())  # type: ignore[arg-type]
-    return float(psnr(run.reconstruction, test).mean())
+    run = pnp_pgd(model, problem.measure(test), problem, record=())  # type: ignore[arg-type]
+    return float(psnr(run.images, test).mean())
 
 
 @pytest.mark.parametrize("number", [1, 5])
@@ -74,7 +74,7 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
     result = adapt(source, bright(number), problem=DEBLURRING)
     assert result.evidence is not None
     assert result.evidence.gain > 1
-    assert quality(result.model) > quality(source) + 1
+    assert quality(result.denoiser) > quality(source) + 1
     names = [candidate.name for candidate in result.table]
     assert names == [
         "source",
@@ -89,9 +89,9 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
     margin = {"total variation": math.inf, "aligned + fine-tuned + relaxed": 1.0}
     possible = [c.score - margin.get(c.name, 0) for c in result.table]
     assert chosen[0].score - margin.get(chosen[0].name, 0) == max(possible)
-    again = load(save(result.model, tmp_path / "saved"))
-    assert quality(again) == pytest.approx(quality(result.model), abs=1e-4)
-    assert result.model.record["auto"]["chosen"] == chosen[0].name
+    again = load(save(result.denoiser, tmp_path / "saved"))
+    assert quality(again) == pytest.approx(quality(result.denoiser), abs=1e-4)
+    assert result.denoiser.record["auto"]["chosen"] == chosen[0].name
 
 
 def test_several_problems_share_a_strength_and_none_is_sacrificed(source: LPN) -> None:
@@ -106,8 +106,8 @@ def test_one_busy_image_does_not_make_the_prior_too_weak(source: LPN) -> None:
     noise = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     busy = bright(1) + 0.15 * (noise - 0.5)
     paler = (busy + busy.mean((-2, -1), keepdim=True)) / 2
-    alone = choose_strength(source, DEBLURRING, busy).chosen.strength
-    beside = choose_strength(source, DEBLURRING, torch.cat([busy, paler])).chosen.strength
+    alone = choose_strength(source, busy, DEBLURRING).chosen.strength
+    beside = choose_strength(source, torch.cat([busy, paler]), DEBLURRING).chosen.strength
     assert beside > alone
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AdaptationWarning)
@@ -119,7 +119,7 @@ def test_out_of_time_only_the_first_is_tried(source: LPN) -> None:
     with pytest.warns(AdaptationWarning, match="nothing that was tried is better"):
         result = adapt(source, bright(1), problem=DEBLURRING, budget=0.0)
     assert [c.name for c in result.table] == ["source"]
-    assert result.model is source
+    assert result.denoiser is source
 
 
 def test_gradient_step_denoisers_get_the_penalty_too() -> None:
@@ -130,28 +130,28 @@ def test_gradient_step_denoisers_get_the_penalty_too() -> None:
     assert [c.name for c in result.table if "fine-tuned" in c.name] == [
         "fine-tuned + relaxed",
         "fine-tuned with penalty + relaxed",
-    ]  # nothing is known of the colours of this one
+    ]  # nothing is known of the colors of this one
 
 
 def test_alignment_alone(source: LPN) -> None:
-    result = adapt(source, bright(3), "align", problem=DEBLURRING)
-    assert isinstance(result.model, Aligned)
+    result = adapt(source, bright(3), method="align", problem=DEBLURRING)
+    assert isinstance(result.denoiser, Aligned)
     assert result.evidence is not None
-    assert quality(result.model) > quality(source)
+    assert quality(result.denoiser) > quality(source)
 
 
 def test_measurements_are_enough(source: LPN) -> None:
     y = DEBLURRING.measure(bright(12, seed=21))
     result = adapt(source, measurements=y, problem=DEBLURRING)
-    assert isinstance(result.model, Relaxed)
+    assert isinstance(result.denoiser, Relaxed)
     assert result.evidence is None
     assert [c.name for c in result.table] == ["source", "relaxed", "aligned + relaxed"]
-    assert quality(result.model) > quality(source) + 1
+    assert quality(result.denoiser) > quality(source) + 1
     unknown = LPN(source.config)
     unknown.load_state_dict(source.state_dict())
     with pytest.warns(AdaptationWarning, match="relaxed only"):
         result = adapt(unknown, measurements=y, problem=DEBLURRING)
-    assert quality(result.model) >= quality(source) - 0.1
+    assert quality(result.denoiser) >= quality(source) - 0.1
 
 
 def test_training_in_the_frame_of_an_alignment_is_training_the_aligned_denoiser(
@@ -171,12 +171,12 @@ def test_an_aligned_denoiser_is_fine_tuned_where_it_is(source: LPN) -> None:
     aligned = align(source, bright(4))
     settings = adaptation_settings(aligned, "mse", 8, steps=20, check_every=10)
     result = adapt(aligned, bright(5), settings=settings, problem=DEBLURRING, select="last")
-    assert isinstance(result.model, Aligned)
-    assert result.model.settings == aligned.settings
-    assert core(result.model) is not source
+    assert isinstance(result.denoiser, Aligned)
+    assert result.denoiser.settings == aligned.settings
+    assert core(result.denoiser) is not source
     changed = [
         not torch.equal(a, b)
-        for a, b in zip(core(result.model).parameters(), source.parameters(), strict=True)
+        for a, b in zip(core(result.denoiser).parameters(), source.parameters(), strict=True)
     ]
     assert any(changed)
     with pytest.raises(InputError, match="cannot be trained"):

@@ -19,7 +19,7 @@ from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, ProximalD
 from proxmatch.errors import CheckpointError, InputError
 from proxmatch.learning import (
     Check,
-    Optimiser,
+    Optimizer,
     Penalty,
     RunStatus,
     TrainingSettings,
@@ -71,7 +71,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, s
     with pytest.raises(Interrupted):
         run(model(), stream(images), SETTINGS, tmp_path / "parts", on_step=interrupt)
     resumed = run(model(), stream(images), SETTINGS, tmp_path / "parts")
-    assert same(weights(resumed.model), weights(whole.model))
+    assert same(weights(resumed.denoiser), weights(whole.denoiser))
     assert resumed.history == whole.history
 
 
@@ -128,7 +128,7 @@ def test_a_loss_that_is_not_finite_is_skipped_and_then_stops_the_run(tmp_path: P
     assert result.status is RunStatus.NOT_FINITE
     assert result.skipped == 1 + 4
     assert result.steps == 14  # the last checkpoint before the trouble
-    assert all(bool(torch.isfinite(t).all()) for t in result.model.state_dict().values())
+    assert all(bool(torch.isfinite(t).all()) for t in result.denoiser.state_dict().values())
 
 
 def test_without_any_checkpoint_a_failed_run_gives_the_start_back(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_without_any_checkpoint_a_failed_run_gives_the_start_back(tmp_path: Path
     settings = SETTINGS.model_copy(update={"checkpoint_every": 100})
     result = run(start, breaking, settings, tmp_path)
     assert (result.status, result.steps, result.history) == (RunStatus.NOT_FINITE, 0, [])
-    assert same(weights(result.model), before)
+    assert same(weights(result.denoiser), before)
 
 
 def test_a_run_whose_last_step_is_skipped_ends_like_any_other(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_a_run_whose_last_step_is_skipped_ends_like_any_other(tmp_path: Path) ->
     assert (result.status, result.steps, result.skipped) == (RunStatus.COMPLETED, 60, 1)
     assert (len(looks), result.best_step) == (4, 60)  # 0, 25, 50 and the end
     assert result.best is not None
-    assert same(result.best, weights(result.model))
+    assert same(result.best, weights(result.denoiser))
     again = run(model(), breaking, settings, tmp_path, check=check)
     assert len(looks) == 4
-    assert same(weights(again.model), weights(result.model))
+    assert same(weights(again.denoiser), weights(result.denoiser))
 
 
 def test_a_network_that_wants_it_is_told_the_noise_level_of_every_image(tmp_path: Path) -> None:
@@ -197,22 +197,22 @@ def test_a_network_that_wants_it_is_told_the_noise_level_of_every_image(tmp_path
 
 
 def test_learning_rate_rises_and_falls() -> None:
-    settings = TrainingSettings(steps=101, optimiser=Optimiser(rate=1.0, warmup=10, final=0.1))
-    rates = [settings.optimiser.rate * schedule(settings, step) for step in range(101)]
+    settings = TrainingSettings(steps=101, optimizer=Optimizer(rate=1.0, warmup=10, final=0.1))
+    rates = [settings.optimizer.rate * schedule(settings, step) for step in range(101)]
     assert rates[0] == pytest.approx(0.1, rel=1e-3)
     assert max(rates) == pytest.approx(rates[9], rel=1e-2)
     assert rates[-1] == pytest.approx(0.1)
-    constant = TrainingSettings(steps=9, optimiser=Optimiser(rate=0.5, warmup=0, final=1))
-    assert {constant.optimiser.rate * schedule(constant, step) for step in range(9)} == {0.5}
+    constant = TrainingSettings(steps=9, optimizer=Optimizer(rate=0.5, warmup=0, final=1))
+    assert {constant.optimizer.rate * schedule(constant, step) for step in range(9)} == {0.5}
 
 
 def test_a_late_penalty_has_a_cosine_of_its_own() -> None:
     settings = TrainingSettings(
         steps=101,
-        optimiser=Optimiser(rate=1.0, warmup=0, final=0.0),
+        optimizer=Optimizer(rate=1.0, warmup=0, final=0.0),
         penalty=Penalty(begin=0.8, restart=0.25),
     )
-    rates = [settings.optimiser.rate * schedule(settings, step) for step in range(101)]
+    rates = [settings.optimizer.rate * schedule(settings, step) for step in range(101)]
     assert (rates[0], rates[80], rates[100]) == pytest.approx((1, 0.25, 0))
     assert rates[40] == pytest.approx(0.5)
     assert rates[90] == pytest.approx(0.125)
@@ -220,14 +220,14 @@ def test_a_late_penalty_has_a_cosine_of_its_own() -> None:
 
 
 def test_the_penalty_lowers_l(tmp_path: Path) -> None:
-    from proxmatch.denoisers import lipschitz
+    from proxmatch.denoisers import jacobian_spectrum
 
     def trained(penalty: Penalty | None) -> float:
         torch.manual_seed(0)
         denoiser = DENOISERS["gs"]()
         assert isinstance(denoiser, GradientStep)
         settings = TrainingSettings(
-            steps=60, batch=4, noise=0.3, optimiser=Optimiser(rate=1e-2), penalty=penalty
+            steps=60, batch=4, noise=0.3, optimizer=Optimizer(rate=1e-2), penalty=penalty
         )
         folder = tmp_path / ("with" if penalty else "without")
         run(
@@ -237,7 +237,7 @@ def test_the_penalty_lowers_l(tmp_path: Path) -> None:
             folder,
         )
         x = torch.rand(8, 2, 8, 8, generator=torch.Generator().manual_seed(9))
-        return float(lipschitz(denoiser, x, iterations=100).constant.max())
+        return float(jacobian_spectrum(denoiser, x, iterations=100).constant.max())
 
     assert trained(Penalty(limit=0.3, weight=10, shift=0.1)) < trained(None) - 0.1
 
@@ -248,7 +248,7 @@ def test_a_penalty_for_an_lpn_is_refused(tmp_path: Path) -> None:
 
 
 def test_lpn_stays_convex(tmp_path: Path) -> None:
-    denoiser = run(model(), stream(images), SETTINGS, tmp_path).model
+    denoiser = run(model(), stream(images), SETTINGS, tmp_path).denoiser
     assert isinstance(denoiser, LPN)
     assert all(bool((p >= 0).all()) for p in denoiser.constrained().values())
 
@@ -259,7 +259,7 @@ def given() -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("stop", [9, 25])
 def test_directions_and_the_best_weights_survive_an_interruption(tmp_path: Path, stop: int) -> None:
-    """A penalised run with checks: everything it remembers is in the state."""
+    """A penalized run with checks: everything it remembers is in the state."""
     settings = TrainingSettings(
         steps=30,
         batch=2,
@@ -267,7 +267,7 @@ def test_directions_and_the_best_weights_survive_an_interruption(tmp_path: Path,
         checkpoint_every=4,
         check_every=5,
         log_every=1,
-        optimiser=Optimiser(rate=3e-2),
+        optimizer=Optimizer(rate=3e-2),
         penalty=Penalty(limit=0.1, weight=1, iterations=2, shift=0.1),
     )
 
@@ -288,7 +288,7 @@ def test_directions_and_the_best_weights_survive_an_interruption(tmp_path: Path,
     with pytest.raises(Interrupted):
         run(start(), source, settings, tmp_path / "parts", check=check, on_step=interrupt)
     resumed = run(start(), source, settings, tmp_path / "parts", check=check)
-    assert same(weights(resumed.model), weights(whole.model))
+    assert same(weights(resumed.denoiser), weights(whole.denoiser))
     assert resumed.history == whole.history
     assert whole.best is not None
     assert resumed.best is not None
@@ -309,7 +309,7 @@ def test_kept_directions_find_a_larger_l_than_fresh_ones(tmp_path: Path) -> None
             batch=3,
             noise=0.3,
             log_every=1,
-            optimiser=Optimiser(rate=1e-12),
+            optimizer=Optimizer(rate=1e-12),
             penalty=Penalty(limit=1e-3, weight=1e-9, iterations=1, shift=0.0),
         )
         source = pairs(given(), 8, 1) if draws else stream(lambda n, g: torch.stack(given()[:n]))
@@ -337,7 +337,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert left == ["log.jsonl", "state.safetensors"]
     monkeypatch.undo()
     resumed = run(model(), stream(images), SETTINGS, tmp_path / "parts")
-    assert same(weights(resumed.model), weights(whole.model))
+    assert same(weights(resumed.denoiser), weights(whole.denoiser))
     assert resumed.history == whole.history
 
 
@@ -367,7 +367,7 @@ def test_mixed_precision_is_refused_and_double_is_not(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rounds the images"):
         run(model(), stream(images), SETTINGS, tmp_path, fabric=half)
     double = Fabric(accelerator="cpu", devices=1, precision="64-true")
-    trained = run(model(), stream(images), SETTINGS, tmp_path / "double", fabric=double).model
+    trained = run(model(), stream(images), SETTINGS, tmp_path / "double", fabric=double).denoiser
     assert {p.dtype for p in trained.parameters()} == {torch.float64}
 
 
@@ -411,7 +411,7 @@ def test_the_gradient_is_bounded_in_units_of_the_squared_error(tmp_path: Path) -
         found = [p.grad.flatten() for p in denoiser.parameters() if p.grad is not None]
         norms.append(float(torch.cat(found).norm()))
 
-    changes = {"gamma": Constant(gamma=GAMMA), "optimiser": Optimiser(clip=1e-4)}
+    changes = {"gamma": Constant(gamma=GAMMA), "optimizer": Optimizer(clip=1e-4)}
     settings = SETTINGS.model_copy(update={**changes, "loss": "scaled-mse", "steps": 2})
     history = run(denoiser, stream(images), settings, tmp_path, on_step=watch).history
     assert norms == pytest.approx([1e-4 / (2 * GAMMA**2)] * 2, rel=1e-3)

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from proxmatch.errors import InputError
 from proxmatch.learning.hold_out import CROPS, hold_out
 
 
-def labelled(number: int, height: int, width: int) -> list[torch.Tensor]:
+def labeled(number: int, height: int, width: int) -> list[torch.Tensor]:
     """Images in which every pixel has a value of its own."""
     count = number * height * width
     return list(torch.arange(float(count)).view(number, 1, height, width))
@@ -17,7 +16,7 @@ def labelled(number: int, height: int, width: int) -> list[torch.Tensor]:
 
 @given(st.integers(1, 12), st.integers(8, 40), st.integers(8, 40))
 def test_no_pixel_is_both_trained_on_and_measured_on(number: int, height: int, width: int) -> None:
-    split = hold_out(labelled(number, height, width), 8)
+    split = hold_out(labeled(number, height, width), 8)
     trained = {value for image in split.training for value in image.flatten().tolist()}
     pieces = [crop[..., first:] for crop, first in zip(split.crops, split.first, strict=True)]
     measured = {value for piece in pieces for value in piece.flatten().tolist()}
@@ -31,7 +30,7 @@ def test_no_pixel_is_both_trained_on_and_measured_on(number: int, height: int, w
 
 @pytest.mark.parametrize(("number", "held"), [(4, 1), (5, 1), (9, 1), (10, 2), (50, 10)])
 def test_a_fifth_of_many_images_is_held_out_whole(number: int, held: int) -> None:
-    images = labelled(number, 8, 8)
+    images = labeled(number, 8, 8)
     split = hold_out(images, 8)
     assert len(split.training) == number - held
     assert torch.equal(split.crops, torch.stack(images[-held:]))
@@ -39,7 +38,7 @@ def test_a_fifth_of_many_images_is_held_out_whole(number: int, held: int) -> Non
 
 
 def test_the_right_quarter_of_one_small_image_is_mirrored_away() -> None:
-    [image] = labelled(1, 8, 8)
+    [image] = labeled(1, 8, 8)
     split = hold_out([image], 8)
     assert torch.equal(split.training[0][..., :6], image[..., :6])
     assert torch.equal(split.training[0][..., 6:], image[..., [4, 3]])
@@ -48,7 +47,7 @@ def test_the_right_quarter_of_one_small_image_is_mirrored_away() -> None:
 
 
 def test_a_large_image_gives_whole_windows() -> None:
-    split = hold_out(labelled(1, 16, 32), 8)
+    split = hold_out(labeled(1, 16, 32), 8)
     assert split.training[0].shape == (1, 16, 24)
     assert split.first == (0, 0)
 

@@ -10,7 +10,7 @@ import torch
 from proxmatch.denoisers import GradientStep, GradientStepConfig
 from proxmatch.learning.engine import run
 from proxmatch.learning.muon import Muon, is_matrix, orthogonal
-from proxmatch.learning.settings import Levels, Optimiser, TrainingSettings
+from proxmatch.learning.settings import Levels, Optimizer, TrainingSettings
 from proxmatch.learning.sources import stream
 
 
@@ -47,7 +47,7 @@ def test_a_run_that_is_interrupted_goes_on_with_the_same_momentum(tmp_path: Path
         steps=4,
         batch=2,
         noise=Levels(),
-        optimiser=Optimiser(matrices=3e-3),
+        optimizer=Optimizer(matrices=3e-3),
         averaging=0.5,
         checkpoint_every=2,
     )

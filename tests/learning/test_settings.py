@@ -26,7 +26,7 @@ def test_yaml_round_trip(name: str, tmp_path: Path) -> None:
         ("loss: huber", "loss"),
         ("noise: [0.2, 0.1]", "noise"),
         ("gamma: {kind: linear}", "gamma"),
-        ("optimiser: {rate: -1}", "rate"),
+        ("optimizer: {rate: -1}", "rate"),
         ("- 1", "value"),
         (": : :", "YAML"),
         ("!!python/object/apply:os.system ['true']", "YAML"),
@@ -52,4 +52,4 @@ def test_compact_presets_run(name: str, tmp_path: Path) -> None:
         denoiser, stream(lambda n, g: torch.rand(n, 3, size, size, generator=g)), settings, tmp_path
     )
     assert result.steps == 3
-    assert result.model.sigma == preset.model.sigma
+    assert result.denoiser.sigma == preset.model.sigma

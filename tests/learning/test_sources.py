@@ -4,12 +4,11 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
+from proxmatch._internal.randomness import generator_of
 from proxmatch.errors import InputError
 from proxmatch.learning import TrainingSettings, pairs, stream, windows
-from proxmatch.randomness import generator_of
 
 SETTINGS = TrainingSettings(batch=4, noise=0.1)
 

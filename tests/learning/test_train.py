@@ -17,12 +17,12 @@ from proxmatch.denoisers import (
     shipped,
 )
 from proxmatch.errors import CheckpointError, InputError
-from proxmatch.learning import Optimiser, Preset, TrainingSettings, train
+from proxmatch.learning import Optimizer, Preset, TrainingSettings, train
 from proxmatch.learning.progress import bar
 from proxmatch.metrics import psnr
 from proxmatch.problems import gaussian_deblurring
 
-SETTINGS = TrainingSettings(steps=100, batch=4, noise=0.1, optimiser=Optimiser(rate=1e-2))
+SETTINGS = TrainingSettings(steps=100, batch=4, noise=0.1, optimizer=Optimizer(rate=1e-2))
 PRESETS = {
     "lpn": Preset(
         model=LPNConfig(channels=1, size=8, hidden=8, features=8, strides=(2,), sigma=0.1),
@@ -38,7 +38,7 @@ PROBLEMS = [gaussian_deblurring(12, channels=1, iterations=5)]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few smooth grey pictures."""
+    """A few smooth gray pictures."""
     root = tmp_path_factory.mktemp("pictures")
     rows, columns = np.mgrid[:24, :24] / 24
     for number in range(10):
@@ -56,16 +56,16 @@ def test_a_folder_of_images_becomes_a_denoiser_with_a_card(
     result = train(PRESETS[name], images, tmp_path, validation=held_out, problems=PROBLEMS)
     noisy = held_out + 0.1 * torch.randn(held_out.shape, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        better = psnr(result.model(noisy), held_out) - psnr(noisy, held_out)
+        better = psnr(result.denoiser(noisy), held_out) - psnr(noisy, held_out)
     assert float(better.mean()) > 2
-    card = result.model.record
+    card = result.denoiser.record
     assert card["data"]["fingerprint"] == images.fingerprint
     assert card["settings"] == SETTINGS.model_dump(mode="json")
     assert set(card["validation"]["denoising"]) == {"0.05", "0.025", "0.1"}
     assert card["validation"]["images"] == len(held_out)
     again: ProximalDenoiser = load(tmp_path / "model")
     assert again.record == card
-    assert torch.equal(again(noisy), result.model(noisy))
+    assert torch.equal(again(noisy), result.denoiser(noisy))
     if name == "gs":
         assert isinstance(again, GradientStep)
         assert again.lipschitz == card["validation"]["lipschitz"]
@@ -77,10 +77,10 @@ def test_it_starts_from_the_seed_and_goes_on_with_the_same_images_only(
     images = ImageDomain(folder, 8, split="train", channels=1)
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = train(PRESETS["lpn"], images, tmp_path / "a").model
+    first = train(PRESETS["lpn"], images, tmp_path / "a").denoiser
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    second = train(PRESETS["lpn"], images, tmp_path / "b").model
+    second = train(PRESETS["lpn"], images, tmp_path / "b").denoiser
     x = torch.rand(2, 1, 8, 8)
     assert torch.equal(first(x), second(x))
     others = ImageDomain(folder, 8, split="test", channels=1)
@@ -115,7 +115,7 @@ def test_the_bar_tells_rate_and_loss() -> None:
 def test_shipped_models_have_a_card(name: str) -> None:
     model = load(name)
     card = model.record
-    for entry in ("source", "licence", "data", "settings", "minutes", "versions"):
+    for entry in ("source", "license", "data", "settings", "minutes", "versions"):
         assert entry in card, entry
     validation = card["validation"]
     assert set(validation["denoising"]) == {"0.05", "0.025", "0.1"}
@@ -131,7 +131,7 @@ def test_a_training_can_start_from_another_denoiser(folder: Path, tmp_path: Path
     images = ImageDomain(folder, 12, split="train", channels=1)
     torch.manual_seed(3)
     start = GradientStep(GradientStepConfig(channels=1, widths=(4, 6), sigma=0.1))
-    slow = SETTINGS.model_copy(update={"steps": 1, "optimiser": Optimiser(rate=1e-12)})
+    slow = SETTINGS.model_copy(update={"steps": 1, "optimizer": Optimizer(rate=1e-12)})
     found = train(PRESETS["gs"], images, tmp_path, settings=slow, start=start).model
     for mine, theirs in zip(found.parameters(), start.parameters(), strict=True):
         assert torch.allclose(mine, theirs, atol=1e-9)

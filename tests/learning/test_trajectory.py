@@ -10,13 +10,13 @@ from proxmatch.denoisers import LPN, LPNConfig
 from proxmatch.errors import InputError
 from proxmatch.learning import (
     Augmentation,
-    Optimiser,
+    Optimizer,
     TrainingSettings,
-    Trajectory,
+    TrajectoryInputs,
     pairs,
     run,
 )
-from proxmatch.learning.trajectory import along_trajectory, queries
+from proxmatch.learning.query_points import along_trajectory, queries
 from proxmatch.problems import gaussian_deblurring, super_resolution
 
 PROBLEMS = [
@@ -27,8 +27,8 @@ SETTINGS = TrainingSettings(
     steps=40,
     batch=4,
     noise=0.1,
-    optimiser=Optimiser(rate=5e-3),
-    trajectory=Trajectory(share=0.5, refresh=10, images=3),
+    optimizer=Optimizer(rate=5e-3),
+    trajectory=TrajectoryInputs(share=0.5, refresh=10, images=3),
     augmentation=Augmentation(),
     averaging=0.9,
     checkpoint_every=10,
@@ -120,9 +120,9 @@ def test_an_interrupted_run_goes_on_with_the_same_query_points_and_average(
         run(*start(), SETTINGS, tmp_path / "parts", on_step=interrupt)  # type: ignore[arg-type]
     resumed = run(*start(), SETTINGS, tmp_path / "parts")  # type: ignore[arg-type]
     again = run(*start(), SETTINGS, tmp_path / "parts")  # type: ignore[arg-type]
-    for name, t in whole.model.state_dict().items():
-        assert torch.equal(t, resumed.model.state_dict()[name])
-        assert torch.equal(t, again.model.state_dict()[name])
+    for name, t in whole.denoiser.state_dict().items():
+        assert torch.equal(t, resumed.denoiser.state_dict()[name])
+        assert torch.equal(t, again.denoiser.state_dict()[name])
 
 
 def test_the_average_is_an_exponential_one(images: list[torch.Tensor], tmp_path: Path) -> None:
@@ -142,6 +142,6 @@ def test_the_average_is_an_exponential_one(images: list[torch.Tensor], tmp_path:
 
 def test_what_does_not_fit_is_refused(images: list[torch.Tensor]) -> None:
     with pytest.raises(ValidationError, match=r"multiple of trajectory\.refresh"):
-        TrainingSettings(trajectory=Trajectory(refresh=7), checkpoint_every=10)
+        TrainingSettings(trajectory=TrajectoryInputs(refresh=7), checkpoint_every=10)
     with pytest.raises(InputError, match="at least one problem"):
         along_trajectory(pairs(images, 8, None), model(), [])

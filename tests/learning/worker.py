@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from proxmatch.denoisers import LPN, LPNConfig
-from proxmatch.learning import Optimiser, TrainingSettings, run, stream
+from proxmatch.learning import Optimizer, TrainingSettings, run, stream
 
 SETTINGS = TrainingSettings(
     loss="pm",
@@ -18,7 +18,7 @@ SETTINGS = TrainingSettings(
     batch=4,
     checkpoint_every=7,
     log_every=5,
-    optimiser=Optimiser(rate=1e-2, clip=1.0),
+    optimizer=Optimizer(rate=1e-2, clip=1.0),
 )
 
 
@@ -37,5 +37,5 @@ if __name__ == "__main__":
     result = run(
         model(), stream(images), SETTINGS, sys.argv[1], on_step=lambda *_: time.sleep(0.004)
     )
-    state = {name: t.contiguous() for name, t in result.model.state_dict().items()}
+    state = {name: t.contiguous() for name, t in result.denoiser.state_dict().items()}
     safetensors.torch.save_file(state, Path(sys.argv[1]) / "final.safetensors")

@@ -6,7 +6,7 @@ import torch
 from deepinv.datasets import TensorDataset
 from torch import Tensor
 
-from proxmatch.denoisers import GradientStep, GradientStepConfig, lipschitz
+from proxmatch.denoisers import GradientStep, GradientStepConfig, jacobian_spectrum
 from proxmatch.losses import (
     Constant,
     ContractivityLoss,
@@ -65,7 +65,7 @@ def test_the_direction_finds_the_top_of_the_spectrum() -> None:
     x = torch.rand(2, 2, 8, 8, dtype=torch.float64)
     v = top_direction(denoiser, x, torch.randn_like(x), iterations=400, shift=0.0)
     assert torch.allclose(v.flatten(1).norm(dim=1), torch.ones(2, dtype=torch.float64))
-    expected = lipschitz(denoiser, x, iterations=128).constant
+    expected = jacobian_spectrum(denoiser, x, iterations=128).constant
     assert torch.allclose(curvature(denoiser, x, v).abs().detach(), expected, rtol=1e-3)
     for i in range(2):
         dense = torch.eye(128, dtype=torch.float64) - jacobian(denoiser, x[i : i + 1])
@@ -94,9 +94,9 @@ def test_the_penalty_is_zero_below_its_limit_and_pulls_down_above() -> None:
     limit = float(before.min()) / 2
     penalty = contractivity_penalty(denoiser, x, v, limit)
     assert torch.allclose(penalty, (before - limit) ** 2)
-    optimiser = torch.optim.SGD(denoiser.parameters(), lr=1e-3 / float(penalty.sum().sqrt()))
+    optimizer = torch.optim.SGD(denoiser.parameters(), lr=1e-3 / float(penalty.sum().sqrt()))
     penalty.sum().backward()
-    optimiser.step()
+    optimizer.step()
     assert bool((curvature(denoiser, x, v).abs() < before).all())
 
 

@@ -161,7 +161,7 @@ def test_any_data_term_with_a_constant() -> None:
 
     kernel = torch.tensor([[0.5, 1.0, 0.5]])[None, None]
     problem = Problem.from_physics(BlurFFT((1, 8, 8), kernel), (1, 8, 8), data_fidelity=Huber())
-    assert problem.lipschitz.value == pytest.approx(10 * 4)
+    assert problem.gradient_bound.value == pytest.approx(10 * 4)
     x, y = torch.rand(2, 1, 8, 8), torch.rand(2, 1, 8, 8)
     residual = problem.physics.A(x) - y
     torch.testing.assert_close(problem.fidelity(x, y), Huber.huber(residual))
@@ -173,13 +173,13 @@ def test_any_data_term_with_a_constant() -> None:
 
 def test_a_gaussian_likelihood() -> None:
     problem = Problem.from_physics(Denoising(), (1, 8, 8), data_fidelity=L2(0.1))
-    assert problem.lipschitz.value == pytest.approx(100)
-    assert problem.lipschitz.exact
+    assert problem.gradient_bound.value == pytest.approx(100)
+    assert problem.gradient_bound.exact
     x, y = torch.rand(2, 1, 8, 8), torch.rand(2, 1, 8, 8)
     torch.testing.assert_close(problem.gradient(x, y), 100 * (x - y))
     torch.testing.assert_close(problem.gradient_at(y)(x), 100 * (x - y))
     torch.testing.assert_close(problem.fidelity(x, y), 50 * (x - y).square().sum((1, 2, 3)))
-    assert problem.to(torch.float64).lipschitz == problem.lipschitz
+    assert problem.to(torch.float64).gradient_bound == problem.gradient_bound
 
 
 # --- descriptions --------------------------------------------------------------------------------

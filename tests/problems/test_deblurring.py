@@ -45,8 +45,8 @@ def test_start_and_defaults_are_those_of_the_paper():
     y = problem.measure(images(problem))
     torch.testing.assert_close(problem.initial(y), problem.physics.A_adjoint(y))
     assert (problem.img_size, problem.eta, problem.iterations) == ((3, 16, 16), 0.95, 40)
-    assert problem.lipschitz.exact
-    assert problem.lipschitz.value == pytest.approx(1, abs=1e-6)
+    assert problem.gradient_bound.exact
+    assert problem.gradient_bound.value == pytest.approx(1, abs=1e-6)
 
 
 def test_noise():

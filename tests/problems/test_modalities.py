@@ -132,8 +132,8 @@ def test_all_frequencies_give_the_image_back() -> None:
     several = multicoil_mri(16, coils=5, acceleration=1, dtype=torch.float64)
     for problem in (single, several):
         torch.testing.assert_close(problem.initial(problem.measure(x)), x, rtol=0, atol=1e-12)
-        assert problem.lipschitz.exact
-        assert problem.lipschitz.value == pytest.approx(1)
+        assert problem.gradient_bound.exact
+        assert problem.gradient_bound.value == pytest.approx(1)
 
 
 def test_coils_see_the_image_weighted() -> None:
@@ -245,7 +245,7 @@ def test_a_prior_improves_a_picture(case: str) -> None:
     problem = make()
     y = problem.measure(x)
     start = problem.initial(y)
-    found = pnp_pgd(y, problem, TotalVariation(weight), warm=0).reconstruction
+    found = pnp_pgd(TotalVariation(weight), y, problem, warm=0).images
     if x.shape[1] == 2:
         x, start, found = magnitude(x), magnitude(start), magnitude(found)
     assert float(psnr(found, x) - psnr(start, x)) > gain
@@ -254,7 +254,7 @@ def test_a_prior_improves_a_picture(case: str) -> None:
 def test_a_learned_prior_improves_a_mosaic() -> None:
     problem = demosaicing(64)
     y = problem.measure(ASTRONAUT)
-    found = pnp_pgd(y, problem, pm.load("gs-photographs"), iterations=20).reconstruction
+    found = pnp_pgd(pm.load("gs-photographs"), y, problem, iterations=20).images
     assert float(psnr(found, ASTRONAUT) - psnr(problem.initial(y), ASTRONAUT)) > 2
 
 
@@ -264,7 +264,7 @@ def test_the_likelihood_is_better_than_least_squares_with_few_photons() -> None:
     y = problem.measure(CAMERA)
 
     def best(solved: Problem, data: Tensor, weights: Sequence[float]) -> float:
-        runs = (pnp_pgd(data, solved, TotalVariation(w), warm=0).reconstruction for w in weights)
+        runs = (pnp_pgd(TotalVariation(w), data, solved, warm=0).images for w in weights)
         return max(float(psnr(x, CAMERA)) for x in runs)
 
     assert best(problem, y, [0.0056]) > best(gaussian, y - 0.1, [0.13, 0.1, 0.08]) + 0.3

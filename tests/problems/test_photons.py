@@ -98,12 +98,12 @@ def test_the_gradient_of_a_problem_is_lipschitz_with_its_constant() -> None:
         )
         change = (problem.gradient(a, y) - problem.gradient(b, y)).norm() / (a - b).norm()
         worst = max(worst, float(change))
-    assert worst <= problem.lipschitz.value
+    assert worst <= problem.gradient_bound.value
     # The constant is reached at y = b, u <= -b / 2, along a flat image.
     dark = torch.full_like(y, 0.05)
     a, b = torch.full_like(y, -0.03), torch.full_like(y, -0.04)
     change = (problem.gradient(a, dark) - problem.gradient(b, dark)).norm() / (a - b).norm()
-    assert float(change) == pytest.approx(problem.lipschitz.value, rel=1e-6)
+    assert float(change) == pytest.approx(problem.gradient_bound.value, rel=1e-6)
 
 
 def test_pnp_pgd_descends_to_the_minimum_of_the_likelihood_and_a_prior() -> None:
@@ -113,7 +113,7 @@ def test_pnp_pgd_descends_to_the_minimum_of_the_likelihood_and_a_prior() -> None
     y = problem.measure(torch.rand(1, 1, 8, 8, generator=g, dtype=torch.float64))
     s, m = 0.02, 0.4
     run = pnp_pgd(
-        y, problem, lambda z, _: (z + s * m) / (1 + s), iterations=800, warm=0, record=("iterates",)
+        lambda z, _: (z + s * m) / (1 + s), y, problem, iterations=800, warm=0, record=("iterates",)
     )
     assert run.iterates is not None
     x = run.iterates[0]
@@ -157,5 +157,5 @@ def test_what_has_no_constant_is_refused(gain: float, background: float) -> None
 def test_any_physics_can_have_it() -> None:
     physics = Denoising(noise_model=PhotonNoise(GAIN, BACKGROUND))
     problem = Problem.from_physics(physics, (1, 8, 8), data_fidelity=FIDELITY)
-    assert problem.lipschitz.value == pytest.approx(4 / (GAIN * BACKGROUND))
-    assert problem.eta * problem.lipschitz.value == pytest.approx(0.95)
+    assert problem.gradient_bound.value == pytest.approx(4 / (GAIN * BACKGROUND))
+    assert problem.eta * problem.gradient_bound.value == pytest.approx(0.95)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 from deepinv.physics import Blur, BlurFFT, GaussianNoise, LinearPhysics
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
@@ -128,7 +127,7 @@ def test_from_physics():
     problem = Problem.from_physics(physics, (3, 8, 8))
     assert problem.physics is physics
     assert problem.name == "Blur"
-    assert problem.lipschitz.value == pytest.approx(4)
+    assert problem.gradient_bound.value == pytest.approx(4)
     assert problem.eta == pytest.approx(0.95 / 4)
     y = problem.measure(POOL)
     torch.testing.assert_close(problem.initial(y), physics.A_adjoint(y))
@@ -144,12 +143,12 @@ def test_precision_is_that_of_the_operator(dtype):
         assert problem.measure(POOL.to(dtype)).dtype == dtype
 
 
-def test_initialisation_of_ones_own():
+def test_initialization_of_ones_own():
     physics = Blur(ASYMMETRIC, padding="circular")
-    problem = Problem.from_physics(physics, (3, 8, 8), initialisation=lambda y, _: y + 1)
+    problem = Problem.from_physics(physics, (3, 8, 8), initialization=lambda y, _: y + 1)
     torch.testing.assert_close(problem.initial(POOL), POOL + 1)
-    wrong = Problem.from_physics(physics, (3, 8, 8), initialisation=lambda y, _: y[..., :4])
-    with pytest.raises(InputError, match="initialisation"):
+    wrong = Problem.from_physics(physics, (3, 8, 8), initialization=lambda y, _: y[..., :4])
+    with pytest.raises(InputError, match="initialization"):
         wrong.initial(POOL)
 
 
@@ -181,7 +180,7 @@ def test_to_float64_builds_the_operator_anew(make):
     expected = make(28, dtype=torch.float64)
     x = torch.rand(1, 3, 28, 28, dtype=torch.float64)
     assert torch.equal(double.physics.A(x), expected.physics.A(x))
-    assert double.lipschitz == expected.lipschitz
+    assert double.gradient_bound == expected.gradient_bound
     rounded = single.physics.filter.double()
     assert not torch.equal(rounded, double.physics.filter)
     assert single.physics.filter.dtype == torch.float32
@@ -204,9 +203,9 @@ def test_to_keeps_a_bound():
     weight = torch.rand(3, 8, 8)
     physics = LinearPhysics(A=lambda x: weight.to(x) * x, A_adjoint=lambda y: weight.to(y) * y)
     problem = Problem.from_physics(physics, (3, 8, 8))
-    assert not problem.lipschitz.exact
+    assert not problem.gradient_bound.exact
     double = problem.to(torch.float64)
-    assert double.lipschitz == problem.lipschitz
+    assert double.gradient_bound == problem.gradient_bound
     assert double.measure(POOL.double()).dtype == torch.float64
 
 
@@ -225,7 +224,7 @@ BAD = {
     "empty": (POOL[:0], "empty"),
     "NaN": (POOL.index_fill(0, torch.tensor([1, 3]), float("nan")), r"NaN or infinity.*\[1, 3\]"),
     "infinity": (POOL.index_fill(0, torch.tensor([2]), float("-inf")), r"infinity.*\[2\]"),
-    "grey": (POOL[:, :1], r"\(B, 3, 8, 8\)|\(5, 3, 8, 8\)"),
+    "gray": (POOL[:, :1], r"\(B, 3, 8, 8\)|\(5, 3, 8, 8\)"),
     "small": (POOL[..., :7], r"\(B, 3, 8, 8\)|\(5, 3, 8, 8\)"),
     "no batch": (POOL[0], r"batch|\(3, 3, 8, 8\)"),
     "a number": (torch.tensor(1.0), r"batch|\(B, 3, 8, 8\)"),

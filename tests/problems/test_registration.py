@@ -60,11 +60,11 @@ def test_it_can_be_built_and_solved() -> None:
     problem = make_problem("binning", (8, 12), ["bins=4"])
     assert problem.img_size == (2, 8, 12)
     assert (problem.name, problem.iterations) == ("binning", 40)
-    assert problem.lipschitz.value == pytest.approx(1 / 16, rel=0.1)
+    assert problem.gradient_bound.value == pytest.approx(1 / 16, rel=0.1)
     y = problem.measure(torch.full((1, 2, 8, 12), 0.5))
     assert y.shape == (1, 2, 2, 3)
     model = GradientStep(GradientStepConfig(channels=2, widths=(4, 4), sigma=0.05))
-    found = reconstruct(model, "binning", y, options=["bins=4"], iterations=2)
+    found = reconstruct(model, y, "binning", options=["bins=4"], iterations=2)
     assert found.images[0].shape == (2, 8, 12)
 
 

@@ -96,14 +96,14 @@ def test_start_is_bicubic_without_a_shift(case):
 def test_defaults_are_those_of_the_paper():
     problem = super_resolution(64)
     assert (problem.img_size, problem.eta, problem.iterations) == ((3, 64, 64), 15.0, 40)
-    assert problem.eta * problem.lipschitz.value == pytest.approx(0.9443, abs=1e-4)
+    assert problem.eta * problem.gradient_bound.value == pytest.approx(0.9443, abs=1e-4)
     assert problem.measure(images(problem)).shape == (2, 3, 16, 16)
 
 
 @pytest.mark.parametrize("change", [{"factor": 2}, {"kernel_size": 9}, {"kernel_sigma": 1.0}])
 def test_other_operators_get_a_step_of_their_own(change):
     problem = super_resolution(32, **change)
-    assert problem.eta * problem.lipschitz.value == pytest.approx(0.95)
+    assert problem.eta * problem.gradient_bound.value == pytest.approx(0.95)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,17 @@
-"""Means, scales and colours behind the page."""
+"""Means, scales and colors behind the page."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from proxmatch.report.claims import blocks, groups, tally
-from proxmatch.report.colours import METHODS, styles
-from proxmatch.report.schema import Claim, ImageRow, IterationRow, Setting, plain_family
+from proxmatch.report.claim_list import blocks, groups, tally
+from proxmatch.report.method_styles import METHODS, styles
+from proxmatch.report.schema import ClaimRecord, ImageRow, IterationRow, Setting, plain_family
 from proxmatch.report.summary import Denoiser, cells, curves, denoisers
-from proxmatch.report.tables import tables
-from proxmatch.report.words import flat, number
+from proxmatch.report.table_views import tables
+from proxmatch.report.wording import flat, number
 
 PM = Setting("lpn", "extreme", "pm", 5, "deblurring", "paper")
 
@@ -77,10 +76,10 @@ def test_the_best_of_each_n_is_marked() -> None:
     assert [r.position for r in table.rows] == [0.0, 15.4, 100.0, 92.3]
 
 
-def test_one_colour_a_method_and_no_two_look_the_same() -> None:
+def test_one_color_a_method_and_no_two_look_the_same() -> None:
     looks = styles([*METHODS, "pm-late", "mine", "yours"])
-    assert looks["pm-late"].colour == looks["pm"].colour
-    seen = [(s.colour, s.dash, s.marker, s.filled) for s in looks.values()]
+    assert looks["pm-late"].color == looks["pm"].color
+    seen = [(s.color, s.dash, s.marker, s.filled) for s in looks.values()]
     assert len(set(seen)) == len(seen)
     assert styles(["pm"])["pm"] == looks["pm"]
 
@@ -88,7 +87,7 @@ def test_one_colour_a_method_and_no_two_look_the_same() -> None:
 @given(st.lists(st.floats(-30, 30), min_size=3, max_size=3))
 def test_bars_keep_the_order_of_the_numbers(values: list[float]) -> None:
     low, effect, high = sorted(values)
-    claim = Claim(statement="s", verdict="undecided", effect=effect, low=low, high=high)
+    claim = ClaimRecord(statement="s", verdict="undecided", effect=effect, low=low, high=high)
     ((test,),) = [group.tested for group in groups([claim])]
     bar = test.bar
     assert bar is not None
@@ -98,9 +97,9 @@ def test_bars_keep_the_order_of_the_numbers(values: list[float]) -> None:
 
 def test_claims_of_one_statement_are_one_group() -> None:
     made = [
-        Claim(statement="a", verdict="holds", n="1", paper="x"),
-        Claim(statement="b", verdict="undecided"),
-        Claim(statement="a", verdict="does not hold", n="5", paper="x"),
+        ClaimRecord(statement="a", verdict="holds", n="1", paper="x"),
+        ClaimRecord(statement="b", verdict="undecided"),
+        ClaimRecord(statement="a", verdict="does not hold", n="5", paper="x"),
     ]
     first, second = groups(made)
     assert (first.title, first.paper, len(first.tested)) == ("a", "x", 2)
@@ -110,7 +109,7 @@ def test_claims_of_one_statement_are_one_group() -> None:
 
 def test_claims_of_one_kind_are_one_group_whatever_they_say() -> None:
     made = [
-        Claim(id=f"largest-step/lpn/n{n}", statement=f"at n = {n}", verdict="holds", effect=n,
+        ClaimRecord(id=f"largest-step/lpn/n{n}", statement=f"at n = {n}", verdict="holds", effect=n,
               threshold=3, family="lpn", source="mild")
         for n in (1, 5)
     ]  # fmt: skip

@@ -31,13 +31,13 @@ def certificate() -> Certificate:
     torch.manual_seed(0)
     p = problem()
     others = {"source": ExactDenoiser(Gaussian(0.2, 0.1), 0.3, 1), "matched": TARGET}
-    return certify(others, TARGET, p, measured(p, 3), iterations=6, local=(1,), group=2)
+    return certify(others, measured(p, 3), p, reference=TARGET, iterations=6, local=(1,), group=2)
 
 
 def test_groups_make_no_difference(certificate: Certificate) -> None:
     torch.manual_seed(0)
     p = problem()
-    whole = trace(measured(p, 3), p, TARGET, TARGET, iterations=6)
+    whole = trace(TARGET, measured(p, 3), p, reference=TARGET, iterations=6)
     path = certificate.runs["matched"].path
     for name in ("stationarity", "objective", "mismatch"):
         assert torch.allclose(getattr(path, name), getattr(whole, name), atol=1e-13)
@@ -68,7 +68,7 @@ def test_transformed_denoisers_obey_the_theory_too(name: str) -> None:
     torch.manual_seed(0)
     p, target = problem(), TRANSFORMS[name](TARGET)
     found = certify(
-        {"mismatched": TARGET, "matched": target}, target, p, measured(p, 2), iterations=5
+        {"mismatched": TARGET, "matched": target}, measured(p, 2), p, reference=target, iterations=5
     )
     assert all(run.share == 1 for run in found.runs.values())
     applies = sum(int(row.applies.sum()) for row in found.runs["mismatched"].rows)
@@ -121,7 +121,7 @@ def test_what_if_solves_the_bound(certificate: Certificate) -> None:
 def test_what_diverged_has_not_settled() -> None:
     p = problem()
     with pytest.warns(DivergenceWarning):
-        found = certify({"boom": lambda z, _: 40 * z}, TARGET, p, measured(p), local=())
+        found = certify({"boom": lambda z, _: 40 * z}, measured(p), p, reference=TARGET, local=())
     run = found.runs["boom"]
     assert bool(run.outlook.settled.isnan().all())
     assert set(found.to_dict()["runs"]["boom"]["settled_after"]) == {None}
@@ -130,9 +130,9 @@ def test_what_diverged_has_not_settled() -> None:
 def test_nothing_to_certify_is_refused() -> None:
     p = problem()
     with pytest.raises(InputError, match="1 or more, got 0"):
-        certify({"source": TARGET}, TARGET, p, measured(p), iterations=0)
+        certify({"source": TARGET}, measured(p), p, reference=TARGET, iterations=0)
     with pytest.raises(InputError, match="at least one"):
-        certify({}, TARGET, p, measured(p))
+        certify({}, measured(p), p, reference=TARGET)
 
 
 def test_what_a_certificate_says_of_a_parabola() -> None:
@@ -140,9 +140,9 @@ def test_what_a_certificate_says_of_a_parabola() -> None:
     infimum = torch.tensor([-7.0, -8.0]).double()
     found = certify(
         {"off": Perturbed(target, lambda k: 0.3)},
-        target,
-        p,
         measured(p, 2),
+        p,
+        reference=target,
         iterations=8,
         infimum=infimum,
         local=(),

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from proxmatch.denoisers import GradientStep, GradientStepConfig
@@ -41,7 +40,7 @@ def walk(
     y = p.measure(torch.rand(2, 2, 5, 5, generator=torch.Generator().manual_seed(seed)).double())
     target = reference(name)
     deployed = Perturbed(target, lambda k: sizes[k - 1], seed) if any(sizes) else target
-    return trace(y, p, deployed, target, iterations=len(sizes), **options)  # type: ignore[arg-type]
+    return trace(deployed, y, p, reference=target, iterations=len(sizes), **options)  # type: ignore[arg-type]
 
 
 def by_name(rows: tuple[Row, ...]) -> dict[str, Row]:
@@ -134,7 +133,9 @@ def test_too_small_a_factor_fails() -> None:
     """Matched, one mode: the ratio of both sides tends to (1 - eta L_f)^2 for a weak prior."""
     p = gaussian_deblurring(4, channels=1, kernel_size=1, eta=0.05, dtype=torch.float64)
     target = ExactDenoiser(Gaussian(3.0), 0.1, 1)
-    path = trace(p.measure(torch.rand(1, 1, 4, 4).double()), p, target, target, iterations=3)
+    path = trace(
+        target, p.measure(torch.rand(1, 1, 4, 4).double()), p, reference=target, iterations=3
+    )
     rows = by_name(check(path, Constants.paper(path, 0.5)))
     assert rows["stationarity, F*(x_t)"].verdict is Verdict.FAILS
     assert rows["matched stationarity"].verdict is Verdict.FAILS
@@ -151,7 +152,7 @@ def test_each_other_constant_matters() -> None:
     nudged = by_name(check(replace(path, identity=path.identity + 1e-6)))
     assert nudged["residual identity, to rounding"].verdict is Verdict.FAILS
     negative = by_name(check(replace(path, error=-path.error)))
-    assert negative["D* minimises H_k"].verdict is Verdict.FAILS
+    assert negative["D* minimizes H_k"].verdict is Verdict.FAILS
 
 
 def test_theorem_with_the_true_infimum() -> None:
@@ -172,7 +173,7 @@ def test_theorem_with_the_true_infimum() -> None:
     def objective(x: Tensor) -> Tensor:
         return p.eta * p.fidelity(x, y) + (0.2 / 0.3) ** 2 / 2 * (x - 0.5).square().sum()
 
-    path = trace(y, p, Perturbed(target, lambda k: 0.1), target, iterations=30)
+    path = trace(Perturbed(target, lambda k: 0.1), y, p, reference=target, iterations=30)
     infimum = objective(best) - objective(start)
     assert float(infimum) <= float(path.objective.min())
     rows = by_name(check(path, infimum=infimum))
@@ -184,19 +185,19 @@ def test_theorem_with_the_true_infimum() -> None:
 def test_what_does_not_apply_says_why() -> None:
     p = problem()
     kink = ExactDenoiser(Laplace(0.1), 0.1)
-    rows = check(trace(measured(p, 1), p, kink, kink, iterations=2))
+    rows = check(trace(kink, measured(p, 1), p, reference=kink, iterations=2))
     assert {row.verdict for row in rows} == {Verdict.NOT_APPLICABLE}
     assert all("kink" in why for row in rows for why in row.reasons)
 
     loose = GradientStep(GradientStepConfig(channels=1, widths=(3, 4))).double()
     loose.lipschitz = 1.5
-    rows = check(trace(measured(p, 1), p, loose, loose, iterations=2))
+    rows = check(trace(loose, measured(p, 1), p, reference=loose, iterations=2))
     assert {row.verdict for row in rows} == {Verdict.NOT_APPLICABLE}
     assert all("L = 1.500 >= 1" in why for row in rows for why in row.reasons)
 
     target = ExactDenoiser(*PRIORS["mixture"])
     with pytest.warns(DivergenceWarning):
-        path = trace(measured(p, 1), p, lambda z, _: 30 * z, target, iterations=5)
+        path = trace(lambda z, _: 30 * z, measured(p, 1), p, reference=target, iterations=5)
     assert "the image diverged before" in by_name(check(path))["mismatch bounds eps"].reasons
 
 
@@ -205,10 +206,10 @@ def test_iterates_outside_the_image_spoil_what_needs_them(first: float) -> None:
     p, target = problem(), Partial(*PRIORS["mixture"])
     outputs = iter((0.3, 0.7, 0.2))
     path = trace(
+        lambda z, _: torch.full_like(z, next(outputs)),
         p.measure(torch.full((1, 1, 6, 6), first, dtype=torch.float64)),
         p,
-        lambda z, _: torch.full_like(z, next(outputs)),
-        target,
+        reference=target,
         iterations=3,
     )
     rows = by_name(check(path))
@@ -226,7 +227,7 @@ def test_large_steps_leave_the_lemmas_and_not_the_theorem() -> None:
         )
     target = ExactDenoiser(*PRIORS["mixture"])
     with pytest.warns(StepSizeWarning):
-        path = trace(_measured(p), p, target, target, iterations=4)
+        path = trace(target, _measured(p), p, reference=target, iterations=4)
     rows = by_name(check(path))
     assert rows["descent"].verdict is Verdict.HOLDS
     theorem = rows["stationarity, F*(x_t)"]

@@ -1,4 +1,4 @@
-"""Closed forms against quadrature and brute-force optimisation by scipy."""
+"""Closed forms against quadrature and brute-force optimization by scipy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import integrate, optimize, stats
 from torch import Tensor
 

@@ -25,8 +25,8 @@ def test_errors_have_the_length_they_are_told() -> None:
 def test_summable_mismatch_vanishes_and_constant_mismatch_does_not() -> None:
     p = problem(4)
     y = measured(p, 2)
-    square = stationarity_under(power_law(0.5, 1.5), TARGET, p, y, iterations=300).square()
-    constant = stationarity_under(lambda k: 0.5, TARGET, p, y, iterations=300).square()
+    square = stationarity_under(power_law(0.5, 1.5), TARGET, y, p, iterations=300).square()
+    constant = stationarity_under(lambda k: 0.5, TARGET, y, p, iterations=300).square()
     first, last = slice(0, 10), slice(-30, None)
     assert float(square[:, last].mean()) < 5e-3 * float(square[:, first].mean())
     assert float(constant[:, last].mean()) > 0.2 * float(constant[:, first].mean())
@@ -39,6 +39,6 @@ def test_summable_mismatch_vanishes_and_constant_mismatch_does_not() -> None:
 def test_floor_is_proportional_to_the_squared_mismatch(prior: Prior) -> None:
     """Exactly so for a parabola; here the curvature of R* varies with the size of the error."""
     p, sizes = problem(4), (0.01, 0.03, 0.1, 0.3)
-    floors = floor_under(sizes, ExactDenoiser(prior, 0.2), p, measured(p, 1), iterations=60)
+    floors = floor_under(sizes, ExactDenoiser(prior, 0.2), measured(p, 1), p, iterations=60)
     slope = np.polyfit(np.log([d**2 for d in sizes]), np.log(floors), 1)[0]
     assert slope == pytest.approx(1, abs=0.1)

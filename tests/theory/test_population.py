@@ -24,7 +24,7 @@ def test_mse_lands_on_the_mean_and_matching_moves_to_the_mode(found: object) -> 
         assert run.to_target < 0.5 * min(run.to_mean, run.to_mode)
 
 
-def test_learned_regulariser_approaches_minus_log_p(found: object) -> None:
+def test_learned_regularizer_approaches_minus_log_p(found: object) -> None:
     mse, _, narrow = found.trained  # type: ignore[attr-defined]
     near = found.grid[:, 0].abs() <= 2  # type: ignore[attr-defined]
     true = found.grid[near].abs().sum(1)  # type: ignore[attr-defined]

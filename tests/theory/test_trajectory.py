@@ -32,9 +32,9 @@ def measured(problem: Problem, count: int = 2) -> Tensor:
 def test_everything_agrees_with_its_definition() -> None:
     p, reference = problem(), ExactDenoiser(PRIOR, 0.2)
     y = measured(p)
-    path = trace(y, p, Perturbed(reference, power_law(0.4, 0.3)), reference, iterations=5)
+    path = trace(Perturbed(reference, power_law(0.4, 0.3)), y, p, reference=reference, iterations=5)
     run = pnp_pgd(
-        y, p, Perturbed(reference, power_law(0.4, 0.3)), record=["iterates"], iterations=5
+        Perturbed(reference, power_law(0.4, 0.3)), y, p, record=["iterates"], iterations=5
     )
     assert run.iterates is not None
     assert run.queries is not None
@@ -84,7 +84,7 @@ def test_numerical_errors_stay_within_their_bounds() -> None:
 
     def run(tolerance: float) -> Trajectory:
         deployed = Perturbed(reference, power_law(0.3, 0.2))
-        return trace(y, p, deployed, reference, iterations=4, tolerance=tolerance)
+        return trace(deployed, y, p, reference=reference, iterations=4, tolerance=tolerance)
 
     sloppy, sharp = run(1e-3), run(1e-12)
     for value, bound in (
@@ -105,7 +105,7 @@ def test_float32_models_are_measured_in_float64_and_left_alone() -> None:
     reference = small_lpn().float()
     p = problem(8).to(torch.float32)
     y = p.measure(torch.rand(1, 1, 8, 8))
-    path = trace(y, p, reference, reference, iterations=2)
+    path = trace(reference, y, p, reference=reference, iterations=2)
     assert path.stationarity.dtype == torch.float64
     assert float(path.mismatch.max()) <= 1e-13
     assert next(reference.parameters()).dtype == torch.float32
@@ -123,10 +123,10 @@ def test_what_is_not_inverted_is_nan() -> None:
     p, reference = problem(), Partial(PRIOR, 0.2)
     outputs = iter((0.3, 0.7, 0.2))
     path = trace(
+        lambda z, _: torch.full_like(z, next(outputs)),
         p.measure(torch.full((1, 1, 6, 6), 0.2, dtype=torch.float64)),
         p,
-        lambda z, _: torch.full_like(z, next(outputs)),
-        reference,
+        reference=reference,
         iterations=3,
     )
     assert path.inverted.tolist() == [[True, True, False, True]]
@@ -140,7 +140,7 @@ def test_a_reference_that_is_no_proximal_map_says_so() -> None:
     reference = GradientStep(GradientStepConfig(channels=1, widths=(3, 4))).double()
     reference.lipschitz = 1.5
     p = problem(8)
-    path = trace(measured(p, 1), p, reference, reference, iterations=1)
+    path = trace(reference, measured(p, 1), p, reference=reference, iterations=1)
     assert math.isnan(path.smoothness)
     assert "L = 1.500 >= 1" in path.why
     assert not path.proved
@@ -149,7 +149,7 @@ def test_a_reference_that_is_no_proximal_map_says_so() -> None:
 def test_iterates_after_divergence_are_not_measured() -> None:
     p, reference = problem(), ExactDenoiser(PRIOR, 0.2)
     with pytest.warns(DivergenceWarning):
-        path = trace(measured(p, 1), p, lambda z, _: 30 * z, reference, iterations=5)
+        path = trace(lambda z, _: 30 * z, measured(p, 1), p, reference=reference, iterations=5)
     assert path.status == (Status.DIVERGED,)
     known = int(path.inverted.sum())
     assert 1 <= known <= 3
@@ -171,4 +171,4 @@ def test_iterates_must_fit() -> None:
     p, reference = problem(), ExactDenoiser(PRIOR, 0.2)
     x = torch.rand(1, 3, 1, 6, 6, dtype=torch.float64)
     with pytest.raises(InputError, match="x_0"):
-        measure(x, x, measured(p, 1), p, reference)
+        measure(x, x, measured(p, 1), p, reference=reference)

@@ -1,4 +1,4 @@
-"""Colours: their statistics, the rotation between two sets of them, and alignment by both."""
+"""Colors: their statistics, the rotation between two sets of them, and alignment by both."""
 
 from __future__ import annotations
 
@@ -11,31 +11,29 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from torch import Tensor
 
 from proxmatch.baselines import Identity, Wiener
 from proxmatch.data import embedded
 from proxmatch.denoisers import load, save
 from proxmatch.errors import DegenerateStatisticsWarning, InputError
-from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
-from proxmatch.problems import inpainting as masked
+from proxmatch.problems import Problem, gaussian_deblurring, inpainting as masked, super_resolution
 from proxmatch.transforms import (
     Aligned,
-    ColourStatistics,
+    ColorStatistics,
     Relaxed,
     align,
-    colour_statistics,
-    colours_of,
+    color_statistics,
+    colors_of,
     statistics_from_measurements,
 )
 from proxmatch.transforms.align import ROUNDING, rotation
-from proxmatch.transforms.measured_colours import EXPONENT, attenuation
+from proxmatch.transforms.measured_colors import EXPONENT, attenuation
 
 
-def colourful(seed: int, count: int = 3) -> Tensor:
-    """Images with random colour statistics."""
+def colorful(seed: int, count: int = 3) -> Tensor:
+    """Images with random color statistics."""
     generator = torch.Generator().manual_seed(seed)
     mix = torch.randn(3, 3, generator=generator) / 8
     white = torch.randn(count, 3, 6, 5, generator=generator)
@@ -51,12 +49,12 @@ def angle(u: Tensor) -> float:
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_statistics_are_those_of_numpy(channels: int) -> None:
-    images = colourful(0)[:, :channels]
-    found = colour_statistics(images)
+    images = colorful(0)[:, :channels]
+    found = color_statistics(images)
     pixels = images.double().movedim(1, 0).reshape(channels, -1).numpy()
     assert np.allclose(found.mean, pixels.mean(1))
     assert np.allclose(found.covariance, np.cov(pixels, bias=True).reshape(channels, channels))
-    again = ColourStatistics.from_json(json.loads(json.dumps(found.to_json())))
+    again = ColorStatistics.from_json(json.loads(json.dumps(found.to_json())))
     assert torch.equal(again.mean, found.mean)
     assert torch.equal(again.covariance, found.covariance)
 
@@ -77,7 +75,7 @@ def test_statistics_are_those_of_numpy(channels: int) -> None:
 )
 def test_what_is_no_statistics_is_refused(content: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        ColourStatistics.from_json(content)
+        ColorStatistics.from_json(content)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +84,9 @@ def test_what_is_no_statistics_is_refused(content: dict[str, Any]) -> None:
 )
 def test_what_is_no_image_has_no_statistics(images: Any) -> None:
     with pytest.raises(InputError):
-        colour_statistics(images)
+        color_statistics(images)
     with pytest.raises(InputError, match="finite"):
-        colour_statistics(torch.full((1, 3, 2, 2), torch.nan))
+        color_statistics(torch.full((1, 3, 2, 2), torch.nan))
 
 
 # --- the rotation --------------------------------------------------------------------------------
@@ -96,7 +94,7 @@ def test_what_is_no_image_has_no_statistics(images: Any) -> None:
 
 @given(seed=st.integers(0, 2**31))
 def test_the_rotation_is_the_polar_factor(seed: int) -> None:
-    source, target = colour_statistics(colourful(seed)), colour_statistics(colourful(seed + 1))
+    source, target = color_statistics(colorful(seed)), color_statistics(colorful(seed + 1))
     least = min(float(torch.linalg.eigvalsh(s.covariance)[0]) for s in (source, target))
     assume(least > ROUNDING)  # what is less says nothing, and scipy does not know
     product = scipy.linalg.sqrtm(source.covariance) @ scipy.linalg.sqrtm(target.covariance)
@@ -104,16 +102,16 @@ def test_the_rotation_is_the_polar_factor(seed: int) -> None:
     u = rotation(source, target)
     assert np.allclose(u, expected, atol=1e-4)  # scipy does not know what rounding is worth
     assert float(torch.linalg.det(u)) == pytest.approx(1)
-    brighter = ColourStatistics(target.mean, 7 * target.covariance)
+    brighter = ColorStatistics(target.mean, 7 * target.covariance)
     assert torch.allclose(rotation(source, brighter), u, atol=1e-6)
     assert torch.allclose(rotation(source, source), torch.eye(3).double(), atol=1e-8)
 
 
 def test_an_undetermined_rotation_is_the_smallest_one() -> None:
-    """Grey images fix one axis only; of all rotations that take it there, the nearest to none."""
-    source = colour_statistics(colourful(1))
-    grey = colour_statistics(torch.rand(1, 1, 8, 8).expand(-1, 3, -1, -1))
-    u = rotation(source, grey)
+    """Gray images fix one axis only; of all rotations that take it there, the nearest to none."""
+    source = color_statistics(colorful(1))
+    gray = color_statistics(torch.rand(1, 1, 8, 8).expand(-1, 3, -1, -1))
+    u = rotation(source, gray)
     root = torch.from_numpy(np.real(scipy.linalg.sqrtm(source.covariance)))
     axis = torch.nn.functional.normalize(root.sum(1), dim=0)
     assert torch.allclose(u @ torch.ones(3).double() / 3**0.5, axis, atol=1e-6)
@@ -129,19 +127,19 @@ def test_an_undetermined_rotation_is_the_smallest_one() -> None:
 
 def known(images: Tensor) -> Identity:
     model = Identity(images.shape[1])
-    model.record = {"colours": colour_statistics(images).to_json()}
+    model.record = {"colors": color_statistics(images).to_json()}
     return model
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_images_are_seen_in_the_colours_of_the_training(channels: int) -> None:
-    source, target = colourful(0)[:, :channels], colourful(1)[:, :channels]
+def test_images_are_seen_in_the_colors_of_the_training(channels: int) -> None:
+    source, target = colorful(0)[:, :channels], colorful(1)[:, :channels]
     model = align(known(source), target)
     assert model.scale == 0.5
-    seen = colour_statistics(model.enter(target.double()))
-    assert torch.allclose(seen.mean, colour_statistics(source).mean, atol=1e-9)
+    seen = color_statistics(model.enter(target.double()))
+    assert torch.allclose(seen.mean, color_statistics(source).mean, atol=1e-9)
     # U^T C_source^{1/2} C_target^{1/2} symmetric: nothing is gained by a further rotation.
-    root = [scipy.linalg.sqrtm(colour_statistics(x).covariance) for x in (source, target)]
+    root = [scipy.linalg.sqrtm(color_statistics(x).covariance) for x in (source, target)]
     left = model.rotation.T.numpy() @ root[0] @ root[1]
     assert np.allclose(left, left.T, atol=1e-6)
     if channels == 1:
@@ -149,56 +147,56 @@ def test_images_are_seen_in_the_colours_of_the_training(channels: int) -> None:
 
 
 def test_what_an_aligned_denoiser_is_for_is_known() -> None:
-    source = colourful(0)
-    model = Relaxed(align(known(source), colourful(1), scale=0.7), 0.5)
+    source = colorful(0)
+    model = Relaxed(align(known(source), colorful(1), scale=0.7), 0.5)
     assert isinstance(model.inner, Aligned)
-    expected = colour_statistics(model.inner.leave(source.double()))
-    found = colours_of(model)
+    expected = color_statistics(model.inner.leave(source.double()))
+    found = colors_of(model)
     assert found is not None
     assert torch.allclose(found.mean, expected.mean)
     assert torch.allclose(found.covariance, expected.covariance)
     again = align(model, model.inner.leave(source.double()), scale=1.0)
     assert angle(again.rotation) < 1e-3
-    assert torch.allclose(again.mean, again.centre)
+    assert torch.allclose(again.mean, again.center)
 
 
-def test_a_denoiser_of_unknown_colours_needs_a_source(tmp_path: Path) -> None:
-    source, target = colourful(0), colourful(1)
+def test_a_denoiser_of_unknown_colors_needs_a_source(tmp_path: Path) -> None:
+    source, target = colorful(0), colorful(1)
     model = Wiener.fit(source, 0.1)
     with pytest.raises(InputError, match="as source"):
         align(model, target)
     given_images = align(model, target, source=source)
-    given_numbers = align(model, colour_statistics(target), source=colour_statistics(source))
+    given_numbers = align(model, color_statistics(target), source=color_statistics(source))
     assert given_images.settings == given_numbers.settings
     again = load(save(given_images, tmp_path))
     assert (
         again.record
         == given_images.record
         == {
-            "source": colour_statistics(source).to_json(),
-            "target": colour_statistics(target).to_json(),
+            "source": color_statistics(source).to_json(),
+            "target": color_statistics(target).to_json(),
         }
     )
 
 
 def test_channels_must_fit() -> None:
     with pytest.raises(InputError, match=r"images have 1 channel.*expand"):
-        align(known(colourful(0)), torch.rand(1, 1, 8, 8))
+        align(known(colorful(0)), torch.rand(1, 1, 8, 8))
     with pytest.raises(InputError, match="source have 1"):
-        align(known(colourful(0)), colourful(1), source=torch.rand(1, 1, 8, 8))
+        align(known(colorful(0)), colorful(1), source=torch.rand(1, 1, 8, 8))
 
 
 def test_images_without_variety_are_told() -> None:
-    model = known(colourful(0))
+    model = known(colorful(0))
     flat = torch.tensor([0.2, 0.4, 0.6]).view(1, 3, 1, 1).expand(-1, -1, 8, 8)
-    with pytest.warns(DegenerateStatisticsWarning, match="images do not vary along any colour"):
+    with pytest.warns(DegenerateStatisticsWarning, match="images do not vary along any color"):
         found = align(model, flat)
     assert torch.allclose(found.rotation, torch.eye(3).double())
     assert torch.allclose(found.mean, torch.tensor([0.2, 0.4, 0.6]).double())
-    with pytest.warns(DegenerateStatisticsWarning, match="along 2 of their colours"):
+    with pytest.warns(DegenerateStatisticsWarning, match="along 2 of their colors"):
         align(model, torch.rand(1, 1, 8, 8).expand(-1, 3, -1, -1))
     with pytest.warns(DegenerateStatisticsWarning, match="source do not vary"):
-        align(model, colourful(1), source=flat)
+        align(model, colorful(1), source=flat)
 
 
 # --- from measurements ---------------------------------------------------------------------------
@@ -217,17 +215,17 @@ def inpainting(size: int = 16, noise: float = 0.0) -> Problem:
     [gaussian_deblurring(16, noise=0.0), super_resolution(16, kernel_size=9), inpainting()],
     ids=["blur", "sr", "inpainting"],
 )
-def test_the_colour_of_flat_images_is_found_exactly(problem: Problem) -> None:
-    colours = torch.rand(4, 3, 1, 1)
-    found = statistics_from_measurements(problem.measure(colours.expand(-1, -1, 16, 16)), problem)
-    assert torch.allclose(found.mean, colours.double().mean((0, 2, 3)), atol=1e-6)
+def test_the_color_of_flat_images_is_found_exactly(problem: Problem) -> None:
+    colors = torch.rand(4, 3, 1, 1)
+    found = statistics_from_measurements(problem.measure(colors.expand(-1, -1, 16, 16)), problem)
+    assert torch.allclose(found.mean, colors.double().mean((0, 2, 3)), atol=1e-6)
 
 
 def test_noise_is_taken_off() -> None:
     problem = gaussian_deblurring(32, kernel_size=1, noise=0.2)  # noise alone
-    images = colourful(2, 1).mean((2, 3), keepdim=True) + 0.1 * torch.randn(40, 3, 32, 32)
+    images = colorful(2, 1).mean((2, 3), keepdim=True) + 0.1 * torch.randn(40, 3, 32, 32)
     found = statistics_from_measurements(problem.measure(images), problem)
-    truth = colour_statistics(images)
+    truth = color_statistics(images)
     assert torch.allclose(found.covariance, truth.covariance, atol=1e-3)
     loud = statistics_from_measurements(problem.measure(images), problem, noise=0.3)
     assert float(loud.covariance.abs().max()) == 0  # less than the noise: nothing is left
@@ -248,11 +246,11 @@ def test_noise_is_taken_off_where_it_is(share: float) -> None:
 def test_photographs_are_known_by_their_measurements(kind: str) -> None:
     images = embedded("photographs").adaptation[::2]
     problem = gaussian_deblurring(64) if kind == "blur" else super_resolution(64)
-    truth = colour_statistics(images)
+    truth = color_statistics(images)
     found = statistics_from_measurements(problem.measure(images), problem)
     assert float((found.mean - truth.mean).abs().max()) < 1e-3
     assert float(found.covariance.trace() / truth.covariance.trace()) == pytest.approx(1, abs=0.15)
-    source = colour_statistics(embedded("histology").adaptation)
+    source = color_statistics(embedded("histology").adaptation)
     away = rotation(source, found).T @ rotation(source, truth)
     assert angle(away) < 2 < 0.2 * angle(rotation(source, truth))
 
@@ -270,8 +268,8 @@ def test_the_attenuation_is_that_of_the_spectrum() -> None:
     assert attenuation(gaussian_deblurring(32, kernel_size=1)) == pytest.approx(1, rel=1e-4)
 
 
-def test_operators_that_hide_the_colours_are_refused() -> None:
-    class Grey(dinv.physics.LinearPhysics):  # type: ignore[misc]
+def test_operators_that_hide_the_colors_are_refused() -> None:
+    class Gray(dinv.physics.LinearPhysics):  # type: ignore[misc]
         def A(self, x: Tensor, **_: Any) -> Tensor:
             return x.mean(1, keepdim=True).expand(-1, 3, -1, -1)
 
@@ -285,7 +283,7 @@ def test_operators_that_hide_the_colours_are_refused() -> None:
         def A_adjoint(self, y: Tensor, **_: Any) -> Tensor:
             return y - y.roll(-1, -1)
 
-    for physics, message in ((Grey(), "channel by channel"), (Edges(), "does not see the mean")):
+    for physics, message in ((Gray(), "channel by channel"), (Edges(), "does not see the mean")):
         problem = Problem.from_physics(physics, (3, 8, 8))
         with pytest.raises(InputError, match=message):
             statistics_from_measurements(torch.rand(2, 3, 8, 8), problem, noise=0.0)

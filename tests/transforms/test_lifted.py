@@ -1,4 +1,4 @@
-"""Lifting a color denoiser to grey images and stacks: its algebra, constants and noise level.
+"""Lifting a color denoiser to gray images and stacks: its algebra, constants and noise level.
 
 That it is an exact proximal map is tested with all other denoisers in tests/denoisers.
 """
@@ -33,12 +33,12 @@ def lpn() -> LPN:
     return model.double()
 
 
-def grey(count: int = 2, channels: int = 1, side: int = 4) -> Tensor:
+def gray(count: int = 2, channels: int = 1, side: int = 4) -> Tensor:
     return torch.rand(count, channels, side, side, dtype=torch.float64)
 
 
-def test_a_grey_image_is_the_mean_over_the_channels() -> None:
-    inner, x = lpn(), grey()
+def test_a_gray_image_is_the_mean_over_the_channels() -> None:
+    inner, x = lpn(), gray()
     color = inner(torch.cat([x, x, x], 1))
     expected = (color[:, 0:1] + color[:, 1:2] + color[:, 2:3]) / 3
     model = Lifted(inner)
@@ -48,28 +48,28 @@ def test_a_grey_image_is_the_mean_over_the_channels() -> None:
 
 
 def test_channels_of_a_stack_are_denoised_by_themselves() -> None:
-    inner, x = lpn(), grey(2, 5)
+    inner, x = lpn(), gray(2, 5)
     alone = torch.cat([Lifted(inner)(x[:, c : c + 1]) for c in range(5)], 1)
     assert torch.allclose(Lifted(inner, 5)(x), alone, rtol=1e-12)
 
 
 def test_real_and_imaginary_parts_are_shown_in_their_range() -> None:
     inner = lpn()
-    z = torch.complex(*(2 * grey(2, 2) - 1).unbind(1))  # (2, 4, 4), both parts in [-1, 1]
+    z = torch.complex(*(2 * gray(2, 2) - 1).unbind(1))  # (2, 4, 4), both parts in [-1, 1]
     x = torch.view_as_real(z).permute(0, 3, 1, 2)
     out = Lifted(inner, 2, low=-1, high=1)(x)
     for part, values in enumerate((z.real, z.imag)):
         expected = 2 * Lifted(inner)((values[:, None] + 1) / 2) - 1
         assert torch.allclose(out[:, part : part + 1], expected, atol=1e-12)
     # The same by an alignment around the lifted denoiser.
-    around = Aligned(Lifted(inner, 2), 0.5, torch.eye(2), mean=[0, 0], centre=[0.5, 0.5])
+    around = Aligned(Lifted(inner, 2), 0.5, torch.eye(2), mean=[0, 0], center=[0.5, 0.5])
     assert torch.allclose(out, around(x), atol=1e-12)
     assert Lifted(inner, 2, low=(0, -0.5), high=(1, 0.5)).scale == 1
 
 
 def test_eigenvalues_stay_between_those_of_the_color_denoiser() -> None:
     """J_1 = Q^T J Q with an isometry Q, written out densely."""
-    inner, x = lpn(), grey(1)
+    inner, x = lpn(), gray(1)
     model = Lifted(inner)
 
     def dense(of: object, at: Tensor) -> Tensor:
@@ -98,13 +98,13 @@ class Linear(Identity):
         self.told = torch.as_tensor(sigma if sigma is not None else self.sigma, dtype=x.dtype)
         level = self.told.flatten()[:, None, None, None] if self.told.dim() < 4 else self.told
         mean = x.mean(1, keepdim=True).expand_as(x)
-        of_grey = self.a / (self.a + level**2)
-        return of_grey * mean + self.b / (self.b + level**2) * (x - mean)
+        of_gray = self.a / (self.a + level**2)
+        return of_gray * mean + self.b / (self.b + level**2) * (x - mean)
 
 
-def test_the_best_color_denoiser_is_lifted_to_the_best_grey_one() -> None:
-    """Grey pixels x with E x / sqrt(3) of variance a / 3 have the gain (a/3) / (a/3 + sigma^2)."""
-    model, sigma, x = Lifted(Linear(3)), 0.2, grey()
+def test_the_best_color_denoiser_is_lifted_to_the_best_gray_one() -> None:
+    """Gray pixels x with E x / sqrt(3) of variance a / 3 have the gain (a/3) / (a/3 + sigma^2)."""
+    model, sigma, x = Lifted(Linear(3)), 0.2, gray()
     gain = (Linear.a / 3) / (Linear.a / 3 + sigma**2)
     assert torch.allclose(model(x, sigma), gain * x, rtol=1e-9)
     levels = torch.tensor([0.2, 0.4])
@@ -115,11 +115,11 @@ def test_the_best_color_denoiser_is_lifted_to_the_best_grey_one() -> None:
 def test_noise_levels_follow_their_channels() -> None:
     inner = Linear(3)
     model = Lifted(inner, 2, low=-1, high=1)
-    model(grey(3, 2), torch.tensor([0.1, 0.2, 0.3]))
+    model(gray(3, 2), torch.tensor([0.1, 0.2, 0.3]))
     told = 3**0.5 / 2 * torch.tensor([0.1, 0.1, 0.2, 0.2, 0.3, 0.3])
     assert torch.allclose(inner.told.float(), told)
     levels = torch.rand(3, 1, 4, 4) + 0.1
-    model(grey(3, 2), levels)
+    model(gray(3, 2), levels)
     assert torch.allclose(inner.told.float(), 3**0.5 / 2 * levels.repeat_interleave(2, 0))
     model.sigma = 0.1
     assert inner.sigma == pytest.approx(0.1 * 3**0.5 / 2)
@@ -160,4 +160,4 @@ def test_ranges_that_make_no_sense_are_refused(
 
 def test_color_images_are_refused_by_a_lifted_denoiser() -> None:
     with pytest.raises(InputError, match="takes 1 channel"):
-        Lifted(lpn())(grey(1, 3))
+        Lifted(lpn())(gray(1, 3))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proxmatch.baselines import Wiener
 from proxmatch.data import embedded
-from proxmatch.denoisers import GradientStep, GradientStepConfig, lipschitz, load, save
+from proxmatch.denoisers import GradientStep, GradientStepConfig, jacobian_spectrum, load, save
 from proxmatch.errors import InputError, LevelWarning
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
@@ -34,7 +34,7 @@ def too_strong(images: Tensor) -> Wiener:
 def test_the_choice_is_that_of_trying_all_by_hand(images: Tensor) -> None:
     problem, model = gaussian_deblurring(32).plain(), too_strong(images)
     grid = (1.0, 0.5, 0.2, 0.05, 0.02)
-    found = choose_strength(model, problem, images, strengths=grid)
+    found = choose_strength(model, images, problem, strengths=grid)
     y = problem.measure(images)
     by_hand = []
     for t in grid:
@@ -48,7 +48,7 @@ def test_the_choice_is_that_of_trying_all_by_hand(images: Tensor) -> None:
     assert found.chosen.strength == found.denoiser.t == grid[best]
     tried = [trial.psnr for trial in found.table]
     assert tried == pytest.approx(by_hand[: len(tried)], abs=1e-3)
-    run = pnp_pgd(y, problem, found.denoiser, truth=images)
+    run = pnp_pgd(found.denoiser, y, problem, truth=images)
     assert run.psnr is not None
     assert found.chosen.psnr == pytest.approx(float(run.psnr[:, -1].mean()), abs=1e-4)
     assert found.chosen.best == pytest.approx(float(run.psnr.mean(0).max()), abs=1e-4)
@@ -59,7 +59,7 @@ def test_problems_of_one_name_all_count(images: Tensor) -> None:
     problems = [gaussian_deblurring(32), gaussian_deblurring(32, noise=0.1), super_resolution(32)]
 
     def once(problem: Problem | list[Problem]) -> Trial:
-        return tune(lambda t: Relaxed(too_strong(images), t), (0.5,), problem, images).chosen
+        return tune(lambda t: Relaxed(too_strong(images), t), (0.5,), images, problem).chosen
 
     alone = [once(p).psnr for p in problems]
     chosen = once(problems)
@@ -71,7 +71,7 @@ def test_problems_of_one_name_all_count(images: Tensor) -> None:
 def test_the_record_holds_what_was_tried(images: Tensor) -> None:
     model = too_strong(images)
     found = choose_strength(
-        model, gaussian_deblurring(32), images, strengths=(0.3, 0.1), iterations=3
+        model, images, gaussian_deblurring(32), strengths=(0.3, 0.1), iterations=3
     )
     record = json.loads(json.dumps(found.denoiser.record))
     assert record["problem"] == "deblurring"
@@ -94,16 +94,16 @@ def test_the_search_ends_after_the_peak(images: Tensor) -> None:
         return lambda z, _: strength * z
 
     strengths = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
-    found = tune(make, strengths, problem, images)
+    found = tune(make, strengths, images, problem)
     assert found.chosen.strength == 1.0
     assert made == list(strengths[: 3 + PATIENCE])
     assert [trial.strength for trial in found.table] == made
     with pytest.raises(InputError, match="no strength"):
-        tune(make, (), problem, images)
+        tune(make, (), images, problem)
 
 
 def test_a_strength_that_diverges_loses_quietly(images: Tensor) -> None:
-    found = tune(lambda s: lambda z, _: s * z, (50.0, 0.99), gaussian_deblurring(32), images)
+    found = tune(lambda s: lambda z, _: s * z, (50.0, 0.99), images, gaussian_deblurring(32))
     assert found.chosen.strength == 0.99
     assert found.table[0].psnr < 10
 
@@ -117,7 +117,7 @@ def expansive() -> GradientStep:
         with torch.no_grad():
             for p in model.parameters():
                 p.normal_(0, 0.15)
-            found = lipschitz(model, x, level, iterations=60).constant.max()
+            found = jacobian_spectrum(model, x, level, iterations=60).constant.max()
             for p in model.network.tail.parameters():
                 p.mul_((2 / found).sqrt())
     return model
@@ -126,7 +126,7 @@ def expansive() -> GradientStep:
 def test_two_numbers_are_chosen_together_under_a_bound(images: Tensor) -> None:
     problem, model = gaussian_deblurring(16, iterations=6), expansive()
     small = images[:2, :, :16, :16]
-    found = choose_strength(model, problem, small)
+    found = choose_strength(model, small, problem)
     t, s = found.denoiser.t, found.denoiser.level
     assert (found.chosen.strength, found.chosen.sigma) == (t, s)
     y = problem.measure(small)
@@ -143,7 +143,7 @@ def test_two_numbers_are_chosen_together_under_a_bound(images: Tensor) -> None:
     place = LEVELS.index(s)  # no neighboring level is better at this t
     for other in LEVELS[max(0, place - 1) : place + 2]:
         assert score(t, other) <= found.chosen.psnr + 1e-3
-    run = pnp_pgd(y, problem, found.denoiser, record=("iterates",))
+    run = pnp_pgd(found.denoiser, y, problem, record=("iterates",))
     assert run.queries is not None
     for z in run.queries[:, [0, 2, 5]].flatten(0, 1):  # dense: the whole Hessian of g
         _, product = model.linearize(z[None], s)
@@ -155,7 +155,7 @@ def test_two_numbers_are_chosen_together_under_a_bound(images: Tensor) -> None:
         assert constant < 1.05 * found.lipschitz
     assert found.margin == pytest.approx(t * (found.lipschitz or 0))
     assert found.denoiser.smoothness == pytest.approx(1 / (1 - (found.margin or 0)))
-    free = choose_strength(model, problem, small, proximal=False)
+    free = choose_strength(model, small, problem, proximal=False)
     assert free.chosen.psnr >= found.chosen.psnr - 0.05
     assert {trial.strength for trial in free.table} <= {2.0**-k for k in range(5)}
 
@@ -195,10 +195,10 @@ def test_measurements_are_enough_to_choose(kind: str, images: Tensor) -> None:
         problem = super_resolution(32, noise=0.02, kernel_size=15)
     model = too_strong(images)
     y = problem.measure(images)
-    blind = choose_strength_from_measurements(model, problem, y)
-    table = {trial.strength: trial.psnr for trial in choose_strength(model, problem, images).table}
-    run = pnp_pgd(y, problem, blind.denoiser)
-    assert float(psnr(run.reconstruction, images).mean()) > max(table.values()) - 0.2
+    blind = choose_strength_from_measurements(model, y, problem)
+    table = {trial.strength: trial.psnr for trial in choose_strength(model, images, problem).table}
+    run = pnp_pgd(blind.denoiser, y, problem)
+    assert float(psnr(run.images, images).mean()) > max(table.values()) - 0.2
     assert table[1.0] < max(table.values()) - 0.4  # otherwise any choice would do
     assert blind.denoiser.record["measurements"] == 6
 
@@ -219,9 +219,9 @@ def test_the_seed_and_the_quality_of_a_choice_are_used(images: Tensor) -> None:
     filtered, p = too_strong(images), gaussian_deblurring(32, iterations=3)
 
     def trials(seed: int) -> list[float]:
-        return [trial.psnr for trial in choose_strength(filtered, p, images, seed=seed).table]
+        return [trial.psnr for trial in choose_strength(filtered, images, p, seed=seed).table]
 
     assert trials(1) == trials(1) != trials(0)
-    best = choose_strength(filtered, p, images)
-    worst = choose_strength(filtered, p, images, quality=lambda x: -psnr(x, images))
+    best = choose_strength(filtered, images, p)
+    worst = choose_strength(filtered, images, p, quality=lambda x: -psnr(x, images))
     assert worst.chosen.strength != best.chosen.strength

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from proxmatch.baselines import Identity, Wiener
@@ -21,7 +20,7 @@ from proxmatch.denoisers import (
     GradientStepConfig,
     LPNConfig,
     ProximalDenoiser,
-    lipschitz,
+    jacobian_spectrum,
     load,
     save,
 )
@@ -71,7 +70,7 @@ def test_alignment_is_the_formula_written_pixel_by_pixel(seed: int, scale: float
     assert torch.allclose(Aligned(inner, scale, u, m, c)(x), expected, rtol=1e-9, atol=1e-11)
 
 
-def test_alignment_scales_the_regulariser() -> None:
+def test_alignment_scales_the_regularizer() -> None:
     """R'(u) = R(A u) / s^2 up to a constant: the same differences between images."""
     inner = lpn()
     model = aligned(inner, 0.7)
@@ -85,8 +84,8 @@ def test_alignments_compose_to_one() -> None:
     first = aligned(inner, 0.5)
     second = aligned(first, 0.8)
     # A_1 A_2 x = s_1 s_2 U_1 U_2 (x - m_2) + A_1 c_2
-    centre = first.enter(second.centre.view(1, C, 1, 1)).flatten()
-    together = Aligned(inner, 0.4, first.rotation @ second.rotation, second.mean, centre)
+    center = first.enter(second.center.view(1, C, 1, 1)).flatten()
+    together = Aligned(inner, 0.4, first.rotation @ second.rotation, second.mean, center)
     x = images()
     assert torch.allclose(second(x), together(x), atol=1e-12)
 
@@ -117,7 +116,7 @@ def test_the_noise_level_is_seen_through_the_scale() -> None:
         ({"rotation": 1.1 * torch.eye(C)}, "not orthogonal"),
         ({"rotation": torch.eye(2)}, "3 x 3"),
         ({"mean": [0.5]}, "mean must hold 3"),
-        ({"centre": [0.5, float("inf"), 0.5]}, "centre"),
+        ({"center": [0.5, float("inf"), 0.5]}, "center"),
     ],
 )
 def test_alignments_that_are_none(change: dict[str, object], message: str) -> None:
@@ -125,7 +124,7 @@ def test_alignments_that_are_none(change: dict[str, object], message: str) -> No
         "scale": 1.0,
         "rotation": torch.eye(C),
         "mean": [0.5] * C,
-        "centre": [0.5] * C,
+        "center": [0.5] * C,
     }
     with pytest.raises(InputError, match=message):
         Aligned(Identity(C), **{**good, **change})  # type: ignore[arg-type]
@@ -192,7 +191,7 @@ def test_relaxing_makes_a_gradient_step_denoiser_contractive() -> None:
         for p in inner.parameters():
             p.normal_(0, 0.3)
     x = images(2, (8, 8))
-    found = float(lipschitz(inner, x, iterations=100).constant.max())
+    found = float(jacobian_spectrum(inner, x, iterations=100).constant.max())
     assert found > 1
     with pytest.raises(UnknownLipschitzError):
         _ = Relaxed(inner, 0.5).smoothness
@@ -201,7 +200,7 @@ def test_relaxing_makes_a_gradient_step_denoiser_contractive() -> None:
         _ = Symmetrized(aligned(inner)).smoothness
     t = 0.5 / found
     assert aligned(Symmetrized(Relaxed(inner, t))).smoothness == pytest.approx(2)
-    relaxed = lipschitz(Relaxed(inner, t), x, iterations=100)
+    relaxed = jacobian_spectrum(Relaxed(inner, t), x, iterations=100)
     assert float(relaxed.constant.max()) == pytest.approx(0.5, rel=1e-6)
 
 
@@ -215,7 +214,7 @@ def test_strengths_that_are_refused(t: float) -> None:
 
 
 @pytest.mark.parametrize(("group", "order"), [("flips", 4), ("dihedral", 8)])
-def test_symmetrising_commutes_with_the_group(group: str, order: int) -> None:
+def test_symmetrizing_commutes_with_the_group(group: str, order: int) -> None:
     inner = lpn()
     model = Symmetrized(inner, group)  # type: ignore[arg-type]
     x = images()
@@ -255,7 +254,7 @@ def test_groups_are_checked() -> None:
 
 
 def test_transforms_commute() -> None:
-    """A^{-1} (t D + (1 - t) Id) A = t A^{-1} D A + (1 - t) Id, and pixels move without colours."""
+    """A^{-1} (t D + (1 - t) Id) A = t A^{-1} D A + (1 - t) Id, and pixels move without colors."""
     inner, x = lpn(), images()
     outer = aligned(inner)
     numbers = outer.settings

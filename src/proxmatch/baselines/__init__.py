@@ -2,7 +2,7 @@
 
 from proxmatch.baselines.identity import Identity, no_denoiser
 from proxmatch.baselines.total_variation import TotalVariation, total_variation
-from proxmatch.baselines.wiener import Wiener, WienerConfig, wiener
+from proxmatch.baselines.wiener import Wiener, WienerConfig, wiener_filter
 
 __all__ = [
     "Identity",
@@ -11,5 +11,5 @@ __all__ = [
     "WienerConfig",
     "no_denoiser",
     "total_variation",
-    "wiener",
+    "wiener_filter",
 ]

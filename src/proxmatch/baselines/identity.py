@@ -37,15 +37,15 @@ class Identity(ProximalDenoiser):
         return 1.0
 
 
-def no_denoiser(problem: Problem, images: Tensor, *, seed: int = 0) -> Tuned[Identity]:
+def no_denoiser(images: Tensor, problem: Problem, *, seed: int = 0) -> Tuned[Identity]:
     """Plain gradient steps alone, and where to stop them.
 
     Stopping early is all the regularization there is: ``chosen.iteration`` steps did best on the
     images, for ``pnp_pgd(..., iterations=..., warm=0)``; 0 is the start itself.
 
     Args:
-        problem: what to reconstruct from.
         images: of the problem's size, ``(N, C, H, W)``.
+        problem: what to reconstruct from.
         seed: of the simulated noise.
     """
-    return tune(lambda _: Identity(problem.img_size[0]), (0.0,), problem.plain(), images, seed=seed)
+    return tune(lambda _: Identity(problem.img_size[0]), (0.0,), images, problem.plain(), seed=seed)

@@ -45,14 +45,14 @@ class TotalVariation:
 
 
 def total_variation(
-    problem: Problem, images: Tensor, *, weights: Sequence[float] = WEIGHTS, seed: int = 0
+    images: Tensor, problem: Problem, *, weights: Sequence[float] = WEIGHTS, seed: int = 0
 ) -> Tuned[TotalVariation]:
     """TV with its weight chosen for a problem by simulating it on given images.
 
     Args:
-        problem: what to reconstruct from.
         images: of the problem's size, ``(N, C, H, W)``.
+        problem: what to reconstruct from.
         weights: values to try, in order.
         seed: of the simulated noise.
     """
-    return tune(TotalVariation, weights, problem, images, seed=seed)
+    return tune(TotalVariation, weights, images, problem, seed=seed)

@@ -1,6 +1,6 @@
 r"""The Wiener filter of a domain: the best linear denoiser, and a proximal map.
 
-Images are taken as Gaussian: independent along the principal axes of their colours (the rows of
+Images are taken as Gaussian: independent along the principal axes of their colors (the rows of
 Q) and the frequencies of the cosine transform C, with the variance S. The best estimate of x from
 x + sigma n is then
 
@@ -11,7 +11,7 @@ the gradient of h(x) = <x - m, D(x) - m> / 2 + <m, x>. J_D is symmetric with the
 
     R(u) = 1/2 |(1 / G - 1)^{1/2} C Q (u - m)|^2 = sigma^2 / 2 |S^{-1/2} C Q (u - m)|^2.
 
-With PnP-PGD it minimises eta |A x - y|^2 / 2 + R: the exact posterior mean under that Gaussian
+With PnP-PGD it minimizes eta |A x - y|^2 / 2 + R: the exact posterior mean under that Gaussian
 where sigma^2 is eta times the variance of the noise in y.
 
 S is a function of the distance from frequency zero, given on a few knots, so that one image is
@@ -35,12 +35,12 @@ from proxmatch.denoisers.inverse import Inverse, by_formula
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
 from proxmatch.transforms.align import ROUNDING
-from proxmatch.transforms.colours import colour_statistics
+from proxmatch.transforms.colors import color_statistics
 from proxmatch.transforms.strength import Tuned, tune
 
 #: Cycles per pixel at the first and the last knot; the frequencies of an image end at sqrt(1/2).
 LOWEST, HIGHEST = 2.0**-8, math.sqrt(0.5)
-#: What :func:`wiener` tries, from strong to weak.
+#: What :func:`wiener_filter` tries, from strong to weak.
 SIGMAS = (0.3, 0.2, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)
 
 
@@ -48,7 +48,7 @@ class WienerConfig(BaseModel):
     """What a Wiener filter does not learn.
 
     Attributes:
-        mean: m, the mean colour, C numbers.
+        mean: m, the mean color, C numbers.
         axes: Q, orthogonal, C rows of C numbers.
         knots: number of frequencies the variances are given at, evenly spaced in log f.
         sigma: noise level it was fitted for.
@@ -76,10 +76,10 @@ class Wiener(ProximalDenoiser):
     """A Wiener filter, isotropic, for images of any size.
 
     Args:
-        config: mean, colour axes and number of knots.
+        config: mean, color axes and number of knots.
 
     Attributes:
-        log_snr: log(S / sigma^2) of each colour axis at each knot, ``(C, knots)``.
+        log_snr: log(S / sigma^2) of each color axis at each knot, ``(C, knots)``.
     """
 
     config: WienerConfig
@@ -100,13 +100,13 @@ class Wiener(ProximalDenoiser):
         """
         if not 0 < sigma < math.inf:
             raise InputError(f"sigma must be positive and finite, got {sigma}")
-        colours = colour_statistics(images)
-        axes = torch.linalg.eigh(colours.covariance)[1].T
-        model: Wiener = cls(
-            WienerConfig(mean=colours.mean.tolist(), axes=axes.tolist(), knots=knots, sigma=sigma)
+        colors = color_statistics(images)
+        axes = torch.linalg.eigh(colors.covariance)[1].T
+        denoiser: Wiener = cls(
+            WienerConfig(mean=colors.mean.tolist(), axes=axes.tolist(), knots=knots, sigma=sigma)
         ).to(images)
         with torch.no_grad():
-            power = model._analyse(images.detach() - model._mean(images)).square().mean(0)
+            power = denoiser._analyze(images.detach() - denoiser._mean(images)).square().mean(0)
             lower, part = _knots(*images.shape[-2:], knots)
             lower, part = lower.flatten()[1:], part.flatten()[1:]  # without the mean of an image
             power = power.double().cpu().flatten(1)[:, 1:]
@@ -121,9 +121,9 @@ class Wiener(ProximalDenoiser):
             # Knots below the lowest frequency of the images take the variance of the first above.
             nearest = seen[torch.searchsorted(seen, torch.arange(knots)).clamp_max(len(seen) - 1)]
             variance = (total / weight.clamp_min(1e-6))[:, nearest].clamp_min(ROUNDING)
-            model.log_snr.copy_((variance / sigma**2).log())
-        model.eval()
-        return model
+            denoiser.log_snr.copy_((variance / sigma**2).log())
+        denoiser.eval()
+        return denoiser
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D(x) = m + Q^T C^T G C Q (x - m), the shape of x; the noise level is not used."""
@@ -133,9 +133,9 @@ class Wiener(ProximalDenoiser):
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """<x - m, D(x) - m> / 2 + <m, x>, ``(B,)``."""
         mean = self._mean(self._check(x))
-        centred = x - mean
-        half = self._filter(centred, self._gain(x)) / 2
-        return (centred * half + mean * x).flatten(1).sum(1)
+        centered = x - mean
+        half = self._filter(centered, self._gain(x)) / 2
+        return (centered * half + mean * x).flatten(1).sum(1)
 
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D(x) and v -> Q^T C^T G C Q v, the same at every x."""
@@ -170,12 +170,12 @@ class Wiener(ProximalDenoiser):
         return values.sigmoid()
 
     def _filter(self, x: Tensor, gain: Tensor) -> Tensor:
-        coefficients = gain * self._analyse(x)
+        coefficients = gain * self._analyze(x)
         rows, cols = (_cosines(n).to(x) for n in x.shape[-2:])
         return torch.einsum("ji,bjhw->bihw", self._axes(x), rows.T @ coefficients @ cols)
 
-    def _analyse(self, x: Tensor) -> Tensor:
-        """C Q x: coefficients along the colour axes at the frequencies, the shape of x."""
+    def _analyze(self, x: Tensor) -> Tensor:
+        """C Q x: coefficients along the color axes at the frequencies, the shape of x."""
         rows, cols = (_cosines(n).to(x) for n in x.shape[-2:])
         return rows @ torch.einsum("ij,bjhw->bihw", self._axes(x), x) @ cols.T
 
@@ -186,18 +186,18 @@ class Wiener(ProximalDenoiser):
         return torch.tensor(self.config.mean, dtype=x.dtype, device=x.device)[:, None, None]
 
 
-def wiener(
-    problem: Problem, images: Tensor, *, sigmas: Sequence[float] = SIGMAS, seed: int = 0
+def wiener_filter(
+    images: Tensor, problem: Problem, *, sigmas: Sequence[float] = SIGMAS, seed: int = 0
 ) -> Tuned[Wiener]:
     """The Wiener filter of given images, with sigma chosen for a problem by simulating it on them.
 
     Args:
-        problem: what to reconstruct from.
         images: of the problem's size, ``(N, C, H, W)``.
+        problem: what to reconstruct from.
         sigmas: values to try, in order.
         seed: of the simulated noise.
     """
-    return tune(lambda sigma: Wiener.fit(images, sigma), sigmas, problem, images, seed=seed)
+    return tune(lambda sigma: Wiener.fit(images, sigma), sigmas, images, problem, seed=seed)
 
 
 @cache
@@ -205,7 +205,7 @@ def wiener(
 def _cosines(n: int) -> Tensor:
     """The orthonormal cosine transform (DCT-II), ``(n, n)``, float64.
 
-    deepinv's ``dct`` is normalised in float32, so that its inverse is not its transpose to more.
+    deepinv's ``dct`` is normalized in float32, so that its inverse is not its transpose to more.
     """
     k, i = torch.arange(n, dtype=torch.float64)[:, None], torch.arange(n, dtype=torch.float64)
     matrix = (torch.pi / n * (i + 0.5) * k).cos() * math.sqrt(2 / n)

@@ -9,15 +9,20 @@ from proxmatch.commands import _screen
 
 if TYPE_CHECKING:
     from proxmatch.experiments.cells import Cell
-    from proxmatch.experiments.reproduce import Reproduction
+    from proxmatch.experiments.reproduction import Reproduction
 
 
 def run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
-    """What :func:`proxmatch.experiments.reproduce.reproduce` makes of these, and its page."""
+    """What :func:`proxmatch.experiments.reproduction.reproduce` makes of these, and its page."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeElapsedColumn as Elapsed
-    from rich.progress import TimeRemainingColumn as Remaining
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn as Elapsed,
+        TimeRemainingColumn as Remaining,
+    )
 
     console = Console(stderr=True)
     columns = (
@@ -32,7 +37,7 @@ def run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,
     ):
         bar = progress.add_task("looking at the images", total=None)
-        from proxmatch.experiments.reproduce import reproduce
+        from proxmatch.experiments.reproduction import reproduce
         from proxmatch.report import write_report
 
         def on_plan(planned: int, missing: int) -> None:

@@ -61,8 +61,13 @@ def _numeric(text: str) -> bool:
 def bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
     """A progress bar with the remaining time; yields what adds to it."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn as Remaining,
+    )
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
@@ -75,8 +80,13 @@ def bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
 def stages(first: str) -> Iterator[Callable[[str, int | None], None]]:
     """A bar over stages; yields what begins the next one, told how many there are or None."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeElapsedColumn as Elapsed
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn as Elapsed,
+    )
 
     console = Console(stderr=True)
     columns = (BarColumn(20), MofNCompleteColumn(), Elapsed(), TextColumn("{task.description}"))

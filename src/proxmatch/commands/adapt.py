@@ -37,7 +37,7 @@ def command(
     ] = "auto",
     number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
     downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
-    steps: Annotated[int | None, typer.Option(min=1, help="optimiser steps")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[
         float | None, typer.Option(min=0, help="seconds after which auto tries nothing more")
     ] = None,
@@ -63,8 +63,8 @@ def command(
     """
     import torch
 
+    from proxmatch._internal.locks import owned
     from proxmatch.errors import InputError
-    from proxmatch.locks import owned
 
     if (images is None) == (measurements is None):
         raise InputError("give --images (clean ones) or --measurements, one of the two")
@@ -133,7 +133,7 @@ def _check(method: str, images: Path | None, steps: int | None, budget: float | 
     from typing import get_args
 
     from proxmatch.errors import InputError
-    from proxmatch.learning.adapt import Method
+    from proxmatch.learning.adaptation import Method
 
     if method not in get_args(Method):
         raise InputError(f"no method {method!r}; there are {', '.join(get_args(Method))}")
@@ -150,8 +150,7 @@ def _problem(
 ) -> dict[str, Any]:
     """The problem for windows of clean images, or for measurements."""
     from proxmatch.errors import InputError
-    from proxmatch.problems.catalogue import entry, image_side, make_problem
-    from proxmatch.problems.catalogue import options as read
+    from proxmatch.problems.catalog import entry, image_side, make_problem, options as read
 
     found = read(problem, options)
     if not clean and not entry(problem).pictures:
@@ -197,12 +196,12 @@ def _run(source: Any, arguments: dict[str, Any], out: Path, place: Any) -> Adapt
         result = adapt(
             source, **arguments, on_candidate=lambda name: _screen.say(f"trying: {name}")
         )
-    save(result.model, out / "model")
+    save(result.denoiser, out / "model")
     return result
 
 
 def _record(model: str, method: str, out: Path, result: AdaptationResult) -> dict[str, Any]:
-    from proxmatch.files import write_together
+    from proxmatch._internal.files import write_together
 
     evidence = result.evidence
     record = {

@@ -47,8 +47,8 @@ def command(
     """
     import io
 
-    from proxmatch.files import write_together
-    from proxmatch.locks import owned
+    from proxmatch._internal.files import write_together
+    from proxmatch._internal.locks import owned
     from proxmatch.problems import make_problem
     from proxmatch.theory import certify
     from proxmatch.theory.figure import draw
@@ -68,7 +68,13 @@ def command(
                 groups[name] = done
 
             certificate = certify(
-                denoisers, target, solved, y, iterations=iterations, group=1, on_group=on_group
+                denoisers,
+                y,
+                solved,
+                reference=target,
+                iterations=iterations,
+                group=1,
+                on_group=on_group,
             )
         picture = io.BytesIO()
         draw(certificate).savefig(picture, format="png", dpi=120)

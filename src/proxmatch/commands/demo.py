@@ -37,7 +37,7 @@ def command(
 
     Example: proxmatch demo --out demo-out
     """
-    from proxmatch.locks import owned
+    from proxmatch._internal.locks import owned
 
     again = _screen.interruptible(lambda: "the same command starts again")
     with owned(out), again, _screen.stages("loading") as begin:

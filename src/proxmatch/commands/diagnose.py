@@ -50,9 +50,9 @@ def command(
 
     Example: proxmatch diagnose lpn-histology --images my-faces
     """
-    from proxmatch.diagnosis import Verdict, diagnose
-    from proxmatch.files import write_together
-    from proxmatch.locks import owned
+    from proxmatch._internal.files import write_together
+    from proxmatch._internal.locks import owned
+    from proxmatch.diagnosis import Grade, diagnose
     from proxmatch.problems import make_problem
 
     place = compute(device, threads)
@@ -74,14 +74,23 @@ def command(
         if out is not None:
             content = text.dumps(record, indent=1, allow_nan=False) + "\n"
             write_together(out, {"diagnosis.json": content.encode()})
-    worst = max(found, key=lambda d: list(Verdict).index(d.verdict))
+    worst = max(found, key=lambda d: list(Grade).index(d.verdict))
     texts = [f"{worst.problem}: {worst.advice()}"]
-    if worst.verdict is not Verdict.MATCHED:
+    if worst.verdict is not Grade.MATCHED:
         given = ["--downscale", str(downscale)] if downscale > 1 else []
         given += ["--problem", worst.problem] if problem else []
         given += [part for option in options or [] for part in ("--set", option)]
-        words = ["proxmatch", "adapt", model, "--images", str(images), *given, "--out", "adapted"]
+        words = [
+            "proxmatch",
+            "adapt",
+            model,
+            "--images",
+            str(images),
+            *given,
+            "--out",
+            "adapted",
+        ]
         texts.append(f"    {shlex.join(words)}")
     _screen.show(record, json, *(d.table() for d in found), *texts)
-    if worst.verdict is not Verdict.MATCHED:
+    if worst.verdict is not Grade.MATCHED:
         raise typer.Exit(1)

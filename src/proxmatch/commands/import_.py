@@ -30,12 +30,12 @@ def command(
 
     Example: proxmatch import GSDRUNet.ckpt --kind gsdrunet --set sigma=0.03 --out models/gsdrunet
     """
+    from proxmatch._internal.locks import owned
     from proxmatch.denoisers import import_checkpoint, save
-    from proxmatch.locks import owned
 
-    model = import_checkpoint(file, kind, **key_values(settings))  # type: ignore[arg-type]
+    denoiser = import_checkpoint(file, kind, **key_values(settings))  # type: ignore[arg-type]
     with owned(out):
-        save(model, out)
-    weights = sum(p.numel() for p in model.parameters())
-    record = {"model": str(out), "kind": type(model).__name__, "weights": weights}
-    _screen.show(record, json, f"wrote {out}: {type(model).__name__}, {weights} weights")
+        save(denoiser, out)
+    weights = sum(p.numel() for p in denoiser.parameters())
+    record = {"model": str(out), "kind": type(denoiser).__name__, "weights": weights}
+    _screen.show(record, json, f"wrote {out}: {type(denoiser).__name__}, {weights} weights")

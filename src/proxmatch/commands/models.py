@@ -19,12 +19,12 @@ COLUMNS = {
     "sigma": "sigma",
     "L": "L",
     "trained on": "data",
-    "licence": "licence",
+    "license": "license",
 }
 #: What images of so many channels are called in the list.
-IMAGES = {1: "grey", 3: "color"}
+IMAGES = {1: "gray", 3: "color"}
 #: Of a card: for machines.
-LONG = ("data", "validation_data", "model", "settings", "colours", "table")
+LONG = ("data", "validation_data", "model", "settings", "colors", "table")
 WIDTH = 78
 
 
@@ -45,33 +45,33 @@ def command(
         return
     import yaml
 
-    model = load(name)
-    card = {**_summary(model), "transforms": _transforms(model), "card": model.core.record}
+    denoiser = load(name)
+    card = {**_summary(denoiser), "transforms": _transforms(denoiser), "card": denoiser.core.record}
     shown = yaml.safe_dump(
         _readable(card), sort_keys=False, allow_unicode=True, default_flow_style=None, width=WIDTH
     )
     _screen.show(card, json, f"{shown}# data, architecture and settings of the training: --json")
 
 
-def _summary(model: ProximalDenoiser) -> dict[str, Any]:
-    heart = model.core
+def _summary(denoiser: ProximalDenoiser) -> dict[str, Any]:
+    heart = denoiser.core
     record = heart.record
     return {
-        "kind": type(model).__name__,
-        "channels": model.channels,
-        "weights": sum(p.numel() for p in model.parameters()),
-        "sigma": model.sigma,
-        "L": None if heart is not model else _lipschitz(heart),
+        "kind": type(denoiser).__name__,
+        "channels": denoiser.channels,
+        "weights": sum(p.numel() for p in denoiser.parameters()),
+        "sigma": denoiser.sigma,
+        "L": None if heart is not denoiser else _lipschitz(heart),
         "trained on": _at(record, "source") or _at(record, "data", "folder"),
-        "licence": _at(record, "licence"),
+        "license": _at(record, "license"),
     }
 
 
-def _lipschitz(model: ProximalDenoiser) -> Any:
+def _lipschitz(denoiser: ProximalDenoiser) -> Any:
     """L where it was measured: of a model that was adapted, since then."""
-    if _at(model.record, "adapted") is not None:
-        return _at(model.record, "adapted", "after", "lipschitz")
-    return _at(model.record, "validation", "lipschitz")
+    if _at(denoiser.record, "adapted") is not None:
+        return _at(denoiser.record, "adapted", "after", "lipschitz")
+    return _at(denoiser.record, "validation", "lipschitz")
 
 
 def _at(record: object, *keys: str) -> Any:
@@ -81,8 +81,8 @@ def _at(record: object, *keys: str) -> Any:
     return record
 
 
-def _transforms(model: ProximalDenoiser) -> list[dict[str, Any]]:
-    chain: Any = model.chain
+def _transforms(denoiser: ProximalDenoiser) -> list[dict[str, Any]]:
+    chain: Any = denoiser.chain
     return [{"kind": t.kind, "settings": t.settings} for t in chain]
 
 

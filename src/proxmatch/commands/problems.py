@@ -22,7 +22,7 @@ def command(
     Example: proxmatch problems tomography
     """
     from proxmatch.problems import PROBLEMS
-    from proxmatch.problems.catalogue import entry
+    from proxmatch.problems.catalog import entry
 
     if name is None:
         found = {known: _summary(PROBLEMS[known]) for known in sorted(PROBLEMS)}

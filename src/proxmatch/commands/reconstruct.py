@@ -55,11 +55,11 @@ def command(
     Example: proxmatch reconstruct gs-faces faces --problem super-resolution --set factor=2
     --simulate --out measured
     """
-    from proxmatch.commands import _files
-    from proxmatch.locks import owned
+    from proxmatch._internal.locks import owned
+    from proxmatch.reconstruction import FileBatch
 
     place = compute(device, threads)
-    job = _files.Job.planned(
+    job = FileBatch.planned(
         load_model(model, place),
         model,
         files,

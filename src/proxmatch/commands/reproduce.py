@@ -145,7 +145,7 @@ def _study(
         if not (key and equals and value):
             raise InputError(f"--only {text}: write name=value, for example problem=deblurring")
         wanted.setdefault(key, []).append(value)
-    chosen = tuple(model.strip() for model in models.split(",") if model.strip())
+    chosen = tuple(name.strip() for name in models.split(",") if name.strip())
     page = run_study(
         STUDIES[name],
         Work(data, chosen, images, seed, wanted),

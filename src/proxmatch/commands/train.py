@@ -44,11 +44,11 @@ def command(
 
     Example: proxmatch train lpn --images photographs --out runs/lpn --steps 2000
     """
+    from proxmatch._internal.locks import owned
     from proxmatch.data import ImageDomain
     from proxmatch.errors import InputError
     from proxmatch.learning import PRESETS, RunStatus, TrainingSettings, train
     from proxmatch.learning.progress import bar
-    from proxmatch.locks import owned
 
     place = compute(device, threads)
     name = family if family in PRESETS else f"{family}-compact"

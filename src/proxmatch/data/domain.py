@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxmatch.data import layouts, pictures
+from proxmatch.data import decoding, layouts
+from proxmatch.data.decoding import Pixels
 from proxmatch.data.layouts import Split
-from proxmatch.data.pictures import Pixels
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 
-Crop = Literal["auto", "centre", "grid"]
+Crop = Literal["auto", "center", "grid"]
 
-#: Weights of red, green and blue in grey (ITU-R BT.601).
+#: Weights of red, green and blue in gray (ITU-R BT.601).
 LUMA = torch.tensor([0.299, 0.587, 0.114])
 
 
@@ -38,7 +38,7 @@ class ImageDomain:
     """The images of a folder as crops ``(channels, size, size)``, float32 in [0, 1].
 
     How files are found, ordered and split: :mod:`proxmatch.data.layouts`. How they become pixels:
-    :mod:`proxmatch.data.pictures`. Grey pictures are repeated for three channels; colours are
+    :mod:`proxmatch.data.decoding`. Gray pictures are repeated for three channels; colors are
     weighted by ``LUMA`` for one.
 
     Opening decodes every picture once, the only way to know that a file is whole. Those that are
@@ -50,9 +50,9 @@ class ImageDomain:
         root: the folder.
         size: side of a crop, in pixels after downscaling.
         split: ``train``, ``validation`` or ``test``; None for all pictures.
-        crop: where crops lie. ``centre``: at the centre of every picture, in training too, for
-            pictures that are aligned. ``grid``: on the largest centred grid of crops that do not
-            overlap; anywhere in training. ``auto``: ``centre`` for CelebA's layout, else ``grid``.
+        crop: where crops lie. ``center``: at the center of every picture, in training too, for
+            pictures that are aligned. ``grid``: on the largest centered grid of crops that do not
+            overlap; anywhere in training. ``auto``: ``center`` for CelebA's layout, else ``grid``.
         downscale: factor of an area filter (the mean of square blocks, as scikit-image's
             ``downscale_local_mean``) applied before cropping; right and bottom rests are dropped.
         channels: 3 or 1.
@@ -101,7 +101,7 @@ class ImageDomain:
             raise InputError(f"no split {split!r}; there are {', '.join(get_args(Split))}")
         layout = layouts.find(Path(root).expanduser(), split)
         self.size, self.split, self.downscale, self.channels = size, split, downscale, channels
-        self.crop = ("centre" if layout.aligned else "grid") if crop == "auto" else crop
+        self.crop = ("center" if layout.aligned else "grid") if crop == "auto" else crop
         self.skipped: dict[str, str] = {}
         self._label = os.path.basename(os.path.abspath(root))
         self._folder = layout.folder
@@ -163,7 +163,7 @@ class ImageDomain:
         for which, down, right, mirror in draws.tolist():
             index = int(which * len(self._pictures))
             picture = self._pictures[index]
-            if self.crop == "centre":
+            if self.crop == "center":
                 [(top, left)] = self._places(picture)
             else:
                 top = int(down * (picture.height - self.size + 1))
@@ -188,7 +188,7 @@ class ImageDomain:
         }
 
     def _opened(self, name: str) -> _Picture:
-        pixels, digest = pictures.load(self._folder / name)
+        pixels, digest = decoding.load(self._folder / name)
         height, width = (side // self.downscale for side in pixels.shape[:2])
         if min(height, width) < self.size:
             side = self.size * self.downscale
@@ -200,7 +200,7 @@ class ImageDomain:
 
     def _places(self, picture: _Picture) -> list[tuple[int, int]]:
         """Top and left of the fixed crops of a picture."""
-        single = self.crop == "centre"
+        single = self.crop == "center"
         rows = 1 if single else picture.height // self.size
         columns = 1 if single else picture.width // self.size
         top = (picture.height - rows * self.size) // 2
@@ -229,7 +229,7 @@ class ImageDomain:
         pixels = self._cache.get(picture.name)
         if pixels is None:
             try:
-                pixels, digest = pictures.load(self._folder / picture.name)
+                pixels, digest = decoding.load(self._folder / picture.name)
             except DataError as error:
                 raise DataError(f"{picture.name} can no longer be read: {error}") from error
             if digest != picture.digest:

@@ -17,9 +17,9 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor
 
-from proxmatch.data import layouts, pictures
+from proxmatch.data import decoding, layouts
+from proxmatch.data.decoding import Pixels
 from proxmatch.data.domain import LUMA
-from proxmatch.data.pictures import Pixels
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 
 Bits = Literal[8, 16]
@@ -44,21 +44,21 @@ class ImageFile:
 
 
 def read_image(path: Path, channels: int = 3) -> ImageFile:
-    """A picture as a tensor; grey is repeated for three channels, colours are weighted for one.
+    """A picture as a tensor; gray is repeated for three channels, colors are weighted for one.
 
     Raises:
-        DataError: it is no whole picture; see :mod:`proxmatch.data.pictures`.
+        DataError: it is no whole picture; see :mod:`proxmatch.data.decoding`.
         InputError: neither one channel nor three.
 
     Example:
-        >>> _ = Path("grey.png").write_bytes(encode_image(torch.ones(1, 4, 6), bits=16))
-        >>> image = read_image(Path("grey.png"))
+        >>> _ = Path("gray.png").write_bytes(encode_image(torch.ones(1, 4, 6), bits=16))
+        >>> image = read_image(Path("gray.png"))
         >>> image.pixels.shape, image.bits
         (torch.Size([3, 4, 6]), 16)
     """
     if channels not in (1, 3):
         raise InputError(f"pictures have 1 or 3 channels, not {channels}")
-    found, digest = pictures.load(path)
+    found, digest = decoding.load(path)
     white = np.iinfo(found.dtype).max
     image = torch.from_numpy(found.astype(np.float32)).div_(float(white))
     image = image[None] if image.ndim == 2 else image.permute(2, 0, 1)
@@ -152,7 +152,7 @@ def encode_image(image: Tensor, format: Format = "png", bits: Bits = 8) -> bytes
 
 
 def _deep_png(pixels: Pixels) -> bytes:
-    """16-bit colours, ``(H, W, 3)``, by the letter of the PNG specification: Pillow has none."""
+    """16-bit colors, ``(H, W, 3)``, by the letter of the PNG specification: Pillow has none."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))

@@ -1,6 +1,6 @@
 """Which files of a folder are its pictures, in which order, and in which split.
 
-Three layouts are recognised, in this order:
+Three layouts are recognized, in this order:
 
 - CelebA's: ``img_align_celeba/`` and, beside it, ``list_eval_partition.txt``, which says of each
   picture whether it is for training (0), validation (1) or testing (2);
@@ -10,7 +10,7 @@ Three layouts are recognised, in this order:
 No other folder is entered. Pictures are told by the endings in ``pictures.SUFFIXES``; hidden files
 are ignored, links to files are followed. The order is the natural one (``img2`` before ``img10``).
 
-Without a partition file the splits are runs of that order, so that neighbours (the same patient,
+Without a partition file the splits are runs of that order, so that neighbors (the same patient,
 the same scene) stay together: the last tenth is for testing, the tenth before it for validation (a
 tenth is at least one picture), the rest for training. Pictures are split, never crops.
 """
@@ -24,7 +24,7 @@ from typing import Literal, get_args
 
 from natsort import natsorted
 
-from proxmatch.data.pictures import SUFFIXES
+from proxmatch.data.decoding import SUFFIXES
 from proxmatch.errors import DataError
 
 Split = Literal["train", "validation", "test"]
@@ -39,7 +39,7 @@ class Layout:
     Attributes:
         folder: that holds them.
         names: of the files, in natural order.
-        aligned: their subject is at the centre (CelebA).
+        aligned: their subject is at the center (CelebA).
     """
 
     folder: Path

@@ -1,7 +1,7 @@
 """The demo: one story on whole pictures, told in numbers, pictures and a page."""
 
-from proxmatch.demo.folder import Written, check, write
-from proxmatch.demo.plan import REAL, TINY, Picture, Plan
+from proxmatch.demo.output import Written, check, write
+from proxmatch.demo.setup import REAL, TINY, Picture, Setup
 from proxmatch.demo.story import STAGES, Story, tell
 
 __all__ = [
@@ -9,7 +9,7 @@ __all__ = [
     "STAGES",
     "TINY",
     "Picture",
-    "Plan",
+    "Setup",
     "Story",
     "Written",
     "check",

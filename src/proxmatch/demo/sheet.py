@@ -9,9 +9,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from proxmatch.demo.plan import Picture
+from proxmatch._internal.palette import ORANGE
+from proxmatch.demo.setup import Picture
 from proxmatch.demo.story import Story
-from proxmatch.palette import ORANGE
 
 DPI = 120
 SHOWN = ("wiener", "tv", "wrong", "adapted", "right")

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch.baselines import no_denoiser, total_variation, wiener
+from proxmatch.baselines import no_denoiser, total_variation, wiener_filter
 from proxmatch.data import encode_image
 from proxmatch.demo.pictures import crops, whole
-from proxmatch.demo.plan import REAL, Picture, Plan
-from proxmatch.denoisers import ProximalDenoiser, lipschitz, load
+from proxmatch.demo.setup import REAL, Picture, Setup
+from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum, load
 from proxmatch.diagnosis import Diagnosis, diagnose
 from proxmatch.errors import DivergenceWarning
 from proxmatch.learning import adapt, gentle_settings
@@ -65,7 +65,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Row:
+class StoryRow:
     """One method on all pictures.
 
     Attributes:
@@ -145,22 +145,22 @@ class Story:
         seconds: of the adaptation.
     """
 
-    plan: Plan
+    plan: Setup
     scenes: tuple[Scene, ...]
     crops: Tensor
-    rows: tuple[Row, ...]
+    rows: tuple[StoryRow, ...]
     diagnosis: Diagnosis
     adapted: ProximalDenoiser
     eigenvalues: Eigenvalues
     warm: int
     seconds: float
 
-    def row(self, key: str) -> Row:
+    def row(self, key: str) -> StoryRow:
         """The one with this key."""
         return next(row for row in self.rows if row.key == key)
 
 
-def tell(plan: Plan = REAL, on_stage: Callable[[str], None] = lambda stage: None) -> Story:
+def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: None) -> Story:
     """Do what the plan says.
 
     Args:
@@ -179,13 +179,13 @@ def tell(plan: Plan = REAL, on_stage: Callable[[str], None] = lambda stage: None
     few = torch.cat(parts)
     small = problem_of(plan, (plan.size, plan.size))
     plain: dict[str, Tuned[Any]] = {
-        "wiener": wiener(small, few, seed=plan.seed),
-        "tv": total_variation(small, few, seed=plan.seed),
-        "none": no_denoiser(small, few, seed=plan.seed),
+        "wiener": wiener_filter(few, small, seed=plan.seed),
+        "tv": total_variation(few, small, seed=plan.seed),
+        "none": no_denoiser(few, small, seed=plan.seed),
     }
 
-    def chosen_for(model: ProximalDenoiser) -> Tuned[Any]:
-        return choose_strength(model, small, few, measured=plan.measured, seed=plan.seed)
+    def chosen_for(denoiser: ProximalDenoiser) -> Tuned[Any]:
+        return choose_strength(denoiser, few, small, measured=plan.measured, seed=plan.seed)
 
     stage()
     wrong = chosen_for(source)
@@ -229,12 +229,12 @@ def tell(plan: Plan = REAL, on_stage: Callable[[str], None] = lambda stage: None
     )
 
 
-def problem_of(plan: Plan, size: tuple[int, int]) -> Problem:
+def problem_of(plan: Setup, size: tuple[int, int]) -> Problem:
     """The problem for pictures of (H, W) pixels."""
     return make_problem(plan.problem, size, plan.options, iterations=plan.iterations)
 
 
-def _scene(about: Picture, plan: Plan) -> Scene:
+def _scene(about: Picture, plan: Setup) -> Scene:
     """Measured as ``proxmatch reconstruct --simulate`` measures the file of the picture."""
     truth = whole(about.name, plan.reduce)
     problem = problem_of(plan, (truth.shape[1], truth.shape[2]))
@@ -244,21 +244,15 @@ def _scene(about: Picture, plan: Plan) -> Scene:
 
 
 def _adapted(
-    source: ProximalDenoiser, few: Tensor, problem: Problem, plan: Plan
+    source: ProximalDenoiser, few: Tensor, problem: Problem, plan: Setup
 ) -> ProximalDenoiser:
     """A short training on all crops; what is held out is the whole pictures."""
     settings = gentle_settings(
         source, len(few), steps=plan.steps, check_every=plan.steps, seed=plan.seed
     )
     return adapt(
-        source,
-        few,
-        problem=problem,
-        settings=settings,
-        select="last",
-        held_out=False,
-        draws=None,
-    ).model
+        source, few, problem=problem, settings=settings, select="last", held_out=False, draws=None
+    ).denoiser
 
 
 def _run(scene: Scene, tuned: Tuned[Any], key: str) -> PnPResult:
@@ -267,9 +261,9 @@ def _run(scene: Scene, tuned: Tuned[Any], key: str) -> PnPResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergenceWarning)  # counted
         return pnp_pgd(
+            tuned.denoiser,
             scene.measured[None],
             scene.problem,
-            tuned.denoiser,
             truth=scene.truth[None],
             record=("psnr", "iterates") if key == "adapted" else ("psnr",),
             iterations=tuned.chosen.iteration if stopped else None,
@@ -277,7 +271,7 @@ def _run(scene: Scene, tuned: Tuned[Any], key: str) -> PnPResult:
         )
 
 
-def _row(key: str, name: str, tuned: Tuned[Any], runs: list[PnPResult]) -> Row:
+def _row(key: str, name: str, tuned: Tuned[Any], runs: list[PnPResult]) -> StoryRow:
     curves = []
     for run in runs:
         assert run.psnr is not None  # noqa: S101
@@ -290,25 +284,25 @@ def _row(key: str, name: str, tuned: Tuned[Any], runs: list[PnPResult]) -> Row:
     }.get(key, f"t {trial.strength:.2g}")
     if trial.sigma is not None:
         strength = f"level {trial.sigma:.2g}, {strength}"
-    return Row(
+    return StoryRow(
         key=key,
         name=name,
         strength=strength,
-        images=tuple(run.reconstruction[0] for run in runs),
+        images=tuple(run.images[0] for run in runs),
         curves=tuple(curves),
         diverged=sum(run.status[0] is Status.DIVERGED for run in runs),
     )
 
 
 def _eigenvalues(
-    denoiser: ProximalDenoiser, run: PnPResult, picture: str, plan: Plan
+    denoiser: ProximalDenoiser, run: PnPResult, picture: str, plan: Setup
 ) -> Eigenvalues:
     """At query points spread over a run, the last one among them."""
     assert run.queries is not None  # noqa: S101
     steps = int(run.iterations[0])
     at = sorted({round(steps * (i + 1) / plan.certified) for i in range(plan.certified)})
     found = [
-        lipschitz(denoiser, run.queries[:, k - 1], iterations=plan.lanczos, seed=plan.seed)
+        jacobian_spectrum(denoiser, run.queries[:, k - 1], iterations=plan.lanczos, seed=plan.seed)
         for k in at
     ]
     return Eigenvalues(

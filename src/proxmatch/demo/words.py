@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from proxmatch.demo.story import Eigenvalues, Story
-from proxmatch.diagnosis import Verdict
+from proxmatch.diagnosis import Grade
 
 PLAIN = ("none", "wiener", "tv")
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -33,9 +33,9 @@ def sentences(story: Story) -> list[str]:
     wrong, adapted, right = (story.row(key) for key in ("wrong", "adapted", "right"))
     best = max((story.row(key) for key in PLAIN), key=lambda row: row.mean)
     calls = {
-        Verdict.MATCHED: "sees nothing wrong with it",
-        Verdict.MISMATCHED: "calls it mismatched",
-        Verdict.BADLY: "calls it badly mismatched",
+        Grade.MATCHED: "sees nothing wrong with it",
+        Grade.MISMATCHED: "calls it mismatched",
+        Grade.BADLY: "calls it badly mismatched",
     }[story.diagnosis.verdict]
     gain, lead = adapted.mean - wrong.mean, adapted.mean - best.mean
     crops = f"{count(len(story.crops))} crops of other pictures"
@@ -107,16 +107,16 @@ source = pm.load({plan.wrong!r})
 print(pm.diagnose(source, crops, problem).advice())
 
 settings = gentle_settings(source, len(crops), steps={plan.steps}, check_every={plan.steps})
-adapted = pm.adapt(source, crops, problem=problem, settings=settings,
-                   select="last", held_out=False, draws=None).model
-strong = pm.choose_strength(adapted, problem, crops).denoiser
+adapted = pm.adapt(source, crops, problem, settings=settings,
+                   select="last", held_out=False, draws=None).denoiser
+strong = pm.choose_strength(adapted, crops, problem).denoiser
 
 [picture] = read_images([folder / "pictures" / "{name}.png"])
 x = picture.pixels[None]
 whole = pm.make_problem({plan.problem!r}, tuple(x.shape[-2:]), options,
                         iterations={plan.iterations})
 y = whole.measure(x, ids=[picture.digest])
-result = pm.pnp_pgd(y, whole, strong, truth=x)
+result = pm.pnp_pgd(strong, y, whole, truth=x)
 print(float(result.psnr[0, -1]))'''
 
 

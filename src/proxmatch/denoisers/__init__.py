@@ -9,7 +9,7 @@ from proxmatch.denoisers.lpn import LPN, LPNConfig
 from proxmatch.denoisers.published import import_checkpoint, import_network
 from proxmatch.denoisers.scaled_lpn import ScaledLPN, ScaledLPNConfig
 from proxmatch.denoisers.smoothing import kinks, smooth
-from proxmatch.denoisers.spectrum import Spectrum, lipschitz
+from proxmatch.denoisers.spectrum import Spectrum, jacobian_spectrum
 
 __all__ = [
     "LPN",
@@ -23,8 +23,8 @@ __all__ = [
     "Spectrum",
     "import_checkpoint",
     "import_network",
+    "jacobian_spectrum",
     "kinks",
-    "lipschitz",
     "load",
     "new",
     "save",

@@ -1,4 +1,4 @@
-r"""What every proximal denoiser has: a potential, an inverse, and the regulariser they induce.
+r"""What every proximal denoiser has: a potential, an inverse, and the regularizer they induce.
 
 A denoiser D = grad h with h strongly convex is the proximal map of a function R:
 
@@ -89,7 +89,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     """A denoiser that is the gradient of a convex potential, D = grad h.
 
     Subclasses implement :meth:`forward`, :meth:`potential`, :meth:`linearize` and
-    :attr:`smoothness`; the inverse and the regulariser follow. Images are ``(B, C, H, W)``, in
+    :attr:`smoothness`; the inverse and the regularizer follow. Images are ``(B, C, H, W)``, in
     [0, 1] up to noise, in the dtype and on the device of the denoiser. No method changes its
     arguments, their ``requires_grad`` or the grad mode.
 
@@ -231,7 +231,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     def constrained(self) -> dict[str, nn.Parameter]:
         """The parameters that must be nonnegative for h to be convex, by name; none by default.
 
-        They are used as max(w, 0), whatever an optimiser makes of them.
+        They are used as max(w, 0), whatever an optimizer makes of them.
         """
         return {}
 

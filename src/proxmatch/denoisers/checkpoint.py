@@ -25,6 +25,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from torch import Tensor, nn
 
+from proxmatch._internal.files import write_together
 from proxmatch.denoisers import families
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.errors import (
@@ -34,11 +35,17 @@ from proxmatch.errors import (
     InputError,
     UnsafeCheckpointError,
 )
-from proxmatch.files import write_together
 
 FORMAT_VERSION = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 PRECISIONS = {torch.float32, torch.float64}
+#: Keys that were spelled otherwise in early checkpoints.
+SPELLED = {
+    "centre": "center",
+    "colours": "colors",
+    "licence": "license",
+    "optimiser": "optimizer",
+}
 
 
 class Transform(BaseModel):
@@ -81,26 +88,26 @@ class Checkpoint(BaseModel):
     transforms: list[Transform] = Field([], max_length=64)
 
 
-def save(model: ProximalDenoiser, folder: str | Path) -> Path:
+def save(denoiser: ProximalDenoiser, folder: str | Path) -> Path:
     """Write a denoiser to a folder.
 
     No file is ever half written, and a write that was interrupted between the two is noticed when
     they are loaded.
 
     Args:
-        model: of any family, with any transforms around it.
+        denoiser: of any family, with any transforms around it.
         folder: made if it does not exist; an earlier checkpoint in it is replaced.
     """
-    model, transforms = _unwrapped(model)
-    name = families.name_of(model)
+    denoiser, transforms = _unwrapped(denoiser)
+    name = families.name_of(denoiser)
     if name is None:
-        raise CheckpointError(f"{type(model).__name__} is no family that can be saved")
+        raise CheckpointError(f"{type(denoiser).__name__} is no family that can be saved")
     try:
-        architecture = model.configuration()
+        architecture = denoiser.configuration()
     except ValidationError as error:
         raise CheckpointError(f"the model cannot be saved: {explain(error)}") from error
-    state = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-    for constrained in model.constrained():
+    state = {name: t.detach().cpu().contiguous() for name, t in denoiser.state_dict().items()}
+    for constrained in denoiser.constrained():
         state[constrained] = state[constrained].clamp(min=0)
     _check_finite(state, "the model to be saved")
     content = safetensors.torch.save(state)
@@ -110,7 +117,7 @@ def save(model: ProximalDenoiser, folder: str | Path) -> Path:
         family=name,
         architecture=architecture.model_dump(mode="json"),
         weights=hashlib.sha256(content).hexdigest(),
-        record=model.record,
+        record=denoiser.record,
         transforms=transforms,
     )
     hidden = None if transforms else {"transforms"}
@@ -150,11 +157,13 @@ def load(
         state = _read_weights(folder / WEIGHTS, config.weights)
         own = deepcopy(network) if isinstance(network, nn.Module) else network and network()
         parts = {} if own is None else {"network": own}
-        model = build(_architecture(config, folder / CONFIG), state, str(folder / WEIGHTS), **parts)
-    model.record = config.record
-    model = _wrapped(model, config.transforms, folder / CONFIG)
-    model.to(device=device, dtype=dtype).eval()
-    return model
+        denoiser = build(
+            _architecture(config, folder / CONFIG), state, str(folder / WEIGHTS), **parts
+        )
+    denoiser.record = config.record
+    denoiser = _wrapped(denoiser, config.transforms, folder / CONFIG)
+    denoiser.to(device=device, dtype=dtype).eval()
+    return denoiser
 
 
 def shipped() -> list[str]:
@@ -178,10 +187,10 @@ def build(
     """
     try:
         with torch.device("meta"):  # nothing is allocated, or drawn, before it is known to fit
-            model = families.new(config, **parts)
+            denoiser = families.new(config, **parts)
     except (InputError, RuntimeError, TypeError) as error:
         raise CheckpointError(f"{origin} does not fit its configuration: {error}") from error
-    wanted = model.state_dict()
+    wanted = denoiser.state_dict()
     missing, foreign = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
     if missing or foreign:
         raise CheckpointError(
@@ -205,26 +214,28 @@ def build(
     if not dtypes <= PRECISIONS:
         state = {name: t if name in counts else t.float() for name, t in state.items()}
     _check_finite(state, origin)
-    negative = [name for name in model.constrained() if bool((state[name] < 0).any())]
+    negative = [name for name in denoiser.constrained() if bool((state[name] < 0).any())]
     if negative:
         raise ConvexityError(
             f"{origin}: {_some(negative)} must be nonnegative for the network to be convex; "
             "if they were trained with clipping, clip them at zero and save again"
         )
-    model.load_state_dict(state, assign=True)
-    model.to(memory_format=model.memory_format)
-    return model
+    denoiser.load_state_dict(state, assign=True)
+    denoiser.to(memory_format=denoiser.memory_format)
+    return denoiser
 
 
-def _unwrapped(model: ProximalDenoiser) -> tuple[ProximalDenoiser, list[Transform]]:
+def _unwrapped(denoiser: ProximalDenoiser) -> tuple[ProximalDenoiser, list[Transform]]:
     """The denoiser at the heart of a chain of transforms, and these from the inside out."""
-    chain: Any = model.chain
-    return model.core, [Transform(kind=t.kind, settings=t.settings, record=t.record) for t in chain]
+    chain: Any = denoiser.chain
+    return denoiser.core, [
+        Transform(kind=t.kind, settings=t.settings, record=t.record) for t in chain
+    ]
 
 
-def fingerprint(model: ProximalDenoiser) -> str:
+def fingerprint(denoiser: ProximalDenoiser) -> str:
     """A hash of what decides D: weights, layout and transforms, but not the record."""
-    heart, transforms = _unwrapped(model)
+    heart, transforms = _unwrapped(denoiser)
     config = getattr(heart, "config", None)
     about = {
         "kind": type(heart).__name__,
@@ -232,7 +243,7 @@ def fingerprint(model: ProximalDenoiser) -> str:
         "config": config.model_dump(mode="json") if isinstance(config, BaseModel) else None,
         "transforms": [t.model_dump(mode="json", exclude={"record"}) for t in transforms],
     }
-    return digest_of(model.state_dict(), json.dumps(about, sort_keys=True))
+    return digest_of(denoiser.state_dict(), json.dumps(about, sort_keys=True))
 
 
 def digest_of(state: Mapping[str, Tensor], about: str = "") -> str:
@@ -245,7 +256,7 @@ def digest_of(state: Mapping[str, Tensor], about: str = "") -> str:
 
 
 def _wrapped(
-    model: ProximalDenoiser, transforms: Sequence[Transform], path: Path
+    denoiser: ProximalDenoiser, transforms: Sequence[Transform], path: Path
 ) -> ProximalDenoiser:
     """The opposite of :func:`_unwrapped`."""
     from proxmatch.transforms import TRANSFORMS
@@ -257,11 +268,11 @@ def _wrapped(
                 f"{where}: no transform {transform.kind!r}; there are {', '.join(TRANSFORMS)}"
             )
         try:
-            model = TRANSFORMS[transform.kind](model, **transform.settings)
+            denoiser = TRANSFORMS[transform.kind](denoiser, **transform.settings)
         except (InputError, TypeError, ValueError) as error:
             raise CheckpointError(f"{where}, {transform.kind}: {error}") from error
-        model.record = transform.record
-    return model
+        denoiser.record = transform.record
+    return denoiser
 
 
 def _find(source: str | Path) -> Path:
@@ -292,7 +303,7 @@ def _find(source: str | Path) -> Path:
 
 def _read_config(path: Path) -> Checkpoint:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(path.read_text(encoding="utf-8"), object_hook=_respelled)
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(raw, dict) or raw.get("format") != "proxmatch":
@@ -307,6 +318,10 @@ def _read_config(path: Path) -> Checkpoint:
         return Checkpoint.model_validate(raw)
     except ValidationError as error:
         raise CheckpointError(f"{path}: {explain(error)}") from error
+
+
+def _respelled(entry: dict[str, Any]) -> dict[str, Any]:
+    return {SPELLED.get(key, key): value for key, value in entry.items()}
 
 
 def _architecture(config: Checkpoint, path: Path) -> BaseModel:

@@ -40,9 +40,9 @@ def family(name: str) -> type[ProximalDenoiser]:
     return found
 
 
-def name_of(model: ProximalDenoiser) -> str | None:
+def name_of(denoiser: ProximalDenoiser) -> str | None:
     """What a checkpoint calls the family of a denoiser; None if it belongs to none."""
-    place = (type(model).__module__, type(model).__qualname__)
+    place = (type(denoiser).__module__, type(denoiser).__qualname__)
     return next((name for name, home in FAMILIES.items() if home == place), None)
 
 

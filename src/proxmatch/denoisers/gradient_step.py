@@ -4,7 +4,8 @@ r"""Gradient-step denoisers: D = Id - grad g (equations bg_gs_denoiser and gs_de
 
 for a network N. D = grad h with h(x) = |x|^2 / 2 - g(x). If grad g is L-Lipschitz with L < 1, h is
 (1 - L)-strongly convex and D is a proximal map on its image (Proposition B.2). L < 1 is a property
-of the trained weights: it is measured (:func:`proxmatch.denoisers.lipschitz`), never assumed.
+of the trained weights: it is measured (:func:`proxmatch.denoisers.jacobian_spectrum`), never
+assumed.
 """
 
 from __future__ import annotations
@@ -211,10 +212,10 @@ class GradientStep(ProximalDenoiser):
         """
         given = describe(network, channels, told=told, residual=residual, multiple=multiple)
         kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
-        model = cls(GradientStepConfig(channels=channels, **kind, **settings), network)
-        model.train(network.training)
-        model.tell_kinks()
-        return model
+        denoiser = cls(GradientStepConfig(channels=channels, **kind, **settings), network)
+        denoiser.train(network.training)
+        denoiser.tell_kinks()
+        return denoiser
 
     def inherit_(self, other: ProximalDenoiser) -> None:
         """Start from the weights of another one; a scaled UNet may have more blocks than it has.
@@ -322,7 +323,7 @@ class GradientStep(ProximalDenoiser):
         if self.lipschitz is None:
             raise UnknownLipschitzError(
                 "L of this gradient-step denoiser was never measured; set denoiser.lipschitz to "
-                "float(lipschitz(denoiser, images).constant.max()) on images of the domain"
+                "float(jacobian_spectrum(denoiser, images).constant.max()) on images of the domain"
             )
         return 1.0 - self.lipschitz
 

@@ -151,9 +151,9 @@ def _broadcast(tap: Tensor, like: Tensor) -> Tensor:
 
 
 def _resize(x: Tensor, size: tuple[int, int]) -> Tensor:
-    """R x: bilinear (half-pixel centres, no antialiasing) from a multiple 2^k of ``size``.
+    """R x: bilinear (half-pixel centers, no antialiasing) from a multiple 2^k of ``size``.
 
-    At such ratios the four neighbours of a sample have weight 1/4 each.
+    At such ratios the four neighbors of a sample have weight 1/4 each.
     """
     f = x.shape[-1] // size[-1]
     if f == 1:

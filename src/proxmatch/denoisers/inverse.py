@@ -19,7 +19,7 @@ class Inverse:
     Attributes:
         z: ``(B, C, H, W)``.
         residual: |D(z) - u| / max(|u|, 0.1 sqrt(n)), ``(B,)``: relative to the n pixels of u, or
-            to those of a dark grey image where u is darker still.
+            to those of a dark gray image where u is darker still.
         iterations: evaluations of D spent on each image, in any precision, ``(B,)``.
         converged: whether the residual is within the tolerance asked for, ``(B,)``.
     """

@@ -33,7 +33,7 @@ class LPNConfig(BaseModel):
         strides: strides of the convolutions after the first, which has stride one.
         features: outputs of the last, dense layer of a network with a ``size``.
         unshuffle: pixels gathered into channels before the first layer, in each direction.
-        centre: grey value the input is measured from.
+        center: gray value the input is measured from.
         taps: whether the potential reads the last layer only, or all of them.
         beta: parameter of the softplus.
         alpha: strong convexity of the potential.
@@ -49,7 +49,7 @@ class LPNConfig(BaseModel):
     strides: tuple[Literal[1, 2], ...] = (2, 1, 2)
     features: int = Field(64, ge=1)
     unshuffle: int = Field(2, ge=1)
-    centre: float = Field(0.5, allow_inf_nan=False)
+    center: float = Field(0.5, allow_inf_nan=False)
     taps: Literal["last", "all"] = "all"
     beta: float = Field(10.0, gt=0, allow_inf_nan=False)
     alpha: float = Field(0.1, gt=0, lt=1)
@@ -88,7 +88,7 @@ class LPNConfig(BaseModel):
             "hidden": 256,
             "strides": (2, 1, 2, 1, 2),
             "unshuffle": 1,
-            "centre": 0.0,
+            "center": 0.0,
             "taps": "last",
             "beta": 100.0,
             "alpha": 2e-6,
@@ -107,7 +107,7 @@ class LPN(ProximalDenoiser):
     The parameters are named as in the published networks: ``lin.i`` reads the layer below (the
     first reads the image, the last is the tap of the top layer), ``res.i`` reads the resized
     image, ``tap.i`` are the taps of the lower layers. Those that convexity wants nonnegative
-    (:meth:`constrained`) are used as max(w, 0), whatever an optimiser makes of them.
+    (:meth:`constrained`) are used as max(w, 0), whatever an optimizer makes of them.
 
     Args:
         config: the layout; :meth:`LPNConfig.compact` by default.
@@ -145,7 +145,7 @@ class LPN(ProximalDenoiser):
         lower = len(layers) - 1 if config.taps == "all" else 0
         self.tap = nn.ParameterList([nn.Parameter(torch.empty(h)) for _ in range(lower)])
         if not first.weight.is_meta:
-            initialise(self)
+            initialize(self)
 
     # --- weights ---------------------------------------------------------------------------------
 
@@ -188,9 +188,9 @@ class LPN(ProximalDenoiser):
             return patch_potential(x, self._size, self.potential, self.config.tile_batch)
         v, _ = self._enter(x)
         psi = icnn.value(self.layers, self._weights(), v, self.config.beta)
-        centred = (x - self.config.centre).flatten(1)
-        quadratic = self.config.alpha / 2 * (centred**2).sum(1)
-        linear = self.config.centre * centred.sum(1)
+        centered = (x - self.config.center).flatten(1)
+        quadratic = self.config.alpha / 2 * (centered**2).sum(1)
+        linear = self.config.center * centered.sum(1)
         _, constant = _tensors(self.lin[-1])
         total: Tensor = psi + constant + quadratic + linear
         return total
@@ -249,11 +249,11 @@ class LPN(ProximalDenoiser):
         return self.config.size is not None and x.shape[-2:] != (self._size, self._size)
 
     def _affine(self, x: Tensor) -> Tensor:
-        c, alpha = self.config.centre, self.config.alpha
+        c, alpha = self.config.center, self.config.alpha
         return alpha * (x - c) + c if c else alpha * x
 
     def _enter(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        x = x - self.config.centre if self.config.centre else x
+        x = x - self.config.center if self.config.center else x
         return self._pack(x), (x.shape[-2], x.shape[-1])
 
     def _pack(self, x: Tensor) -> Tensor:
@@ -270,11 +270,11 @@ class LPN(ProximalDenoiser):
 
 
 @torch.no_grad()
-def initialise(lpn: LPN) -> None:
+def initialize(lpn: LPN) -> None:
     """Draw the weights so that D starts near the identity, and every layer matters.
 
     The filters that read the image come in pairs of opposite sign: softplus(a) + softplus(-a) is
-    even, so that grad psi starts nearly linear and centred. The nonnegative weights average the
+    even, so that grad psi starts nearly linear and centered. The nonnegative weights average the
     layer below. Then all taps are scaled together (grad psi is linear in them) until
     D(x) - x is as small as can be on smooth random images.
     """
@@ -293,10 +293,10 @@ def initialise(lpn: LPN) -> None:
     side = lpn.config.size or 8 * lpn.config.multiple
     x = torch.rand(8, lpn.config.channels, side // 4 + 1, side // 4 + 1)
     x = F.interpolate(x, size=(side, side), mode="bilinear", antialias=False)
-    centred = x - lpn.config.centre
+    centered = x - lpn.config.center
     psi = lpn(x) - lpn._affine(x)
     psi = psi - psi.mean((0, 2, 3), keepdim=True)
-    wanted = (1 - lpn.config.alpha) * centred
+    wanted = (1 - lpn.config.alpha) * centered
     scale = (psi * wanted).sum() / (psi * psi).sum()
     for p in constrained.values():
         if p.dim() < 4:

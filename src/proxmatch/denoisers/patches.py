@@ -20,7 +20,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-#: Number of shifted tilings in each direction: neighbouring patches overlap by half.
+#: Number of shifted tilings in each direction: neighboring patches overlap by half.
 TILINGS = 2
 
 

@@ -79,18 +79,18 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
     try:
         if kind in ("lpn-official", "lpn-learned-regularizers"):
             convert = _official_lpn if kind == "lpn-official" else _lpn_of_64
-            model = build(*convert(state, origin, settings), origin)
+            denoiser = build(*convert(state, origin, settings), origin)
         elif kind in ("prox-pnp", "gsdrunet"):
-            model = _gradient_step(state, _hyperparameters(content), origin, settings)
+            denoiser = _gradient_step(state, _hyperparameters(content), origin, settings)
         else:
-            model = build(*_plain(state, kind, origin, settings), origin)
+            denoiser = build(*_plain(state, kind, origin, settings), origin)
     except ValidationError as error:
         raise InputError(f"{file}: {explain(error)}") from error
-    model.record = {"imported": {"kind": kind}}
-    model.eval()
-    if isinstance(model, GradientStep):
-        model.tell_kinks()
-    return model
+    denoiser.record = {"imported": {"kind": kind}}
+    denoiser.eval()
+    if isinstance(denoiser, GradientStep):
+        denoiser.tell_kinks()
+    return denoiser
 
 
 def tensors_of(file: Path) -> dict[str, Tensor]:
@@ -107,7 +107,7 @@ def import_network(file: str | Path, kind: NetworkKind) -> Network:
     """A published network as it is: a denoiser of deepinv, which is no proximal map.
 
     Args:
-        file: a state dict of KAIR or deepinv, color or grey.
+        file: a state dict of KAIR or deepinv, color or gray.
         kind: ``ffdnet`` (told the noise level, up to 75/255), ``drunet`` (told, up to 50/255) or
             ``dncnn`` (not told).
 
@@ -117,8 +117,8 @@ def import_network(file: str | Path, kind: NetworkKind) -> Network:
     if kind not in get_args(NetworkKind):
         raise InputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(NetworkKind))}")
     state = _tensors(_read(Path(file)), Path(file))
-    model = build(*_plain(state, kind, str(file), {"smooth": None}), str(file))
-    network: Network = model.get_submodule("network")
+    denoiser = build(*_plain(state, kind, str(file), {"smooth": None}), str(file))
+    network: Network = denoiser.get_submodule("network")
     network.eval()
     return network
 
@@ -189,7 +189,7 @@ def _official_lpn(state: State, origin: str, settings: dict[str, Any]) -> tuple[
 def _lpn_of_64(state: State, origin: str, settings: dict[str, Any]) -> tuple[BaseModel, State]:
     """The LPN of LearnedRegularizers, which sees v = 2 x - 1: D(x) = (grad psi(v) + 1) / 2.
 
-    That is the gradient of psi(2 (x - 1/2)) / 4 + <1/2, x>: our layout around the grey value 1/2,
+    That is the gradient of psi(2 (x - 1/2)) / 4 + <1/2, x>: our layout around the gray value 1/2,
     with twice the weights that read the image and a quarter of those that read the top layer.
     """
     state = {name.removeprefix("lpn."): t for name, t in state.items()}
@@ -207,7 +207,7 @@ def _lpn_of_64(state: State, origin: str, settings: dict[str, Any]) -> tuple[Bas
     state["lin.7.weight"] = state["lin.7.weight"].flatten(1) / 4
     state["lin.7.bias"] = state["lin.7.bias"] / 4
     found = {"hidden": hidden, "channels": channels, "features": features, "size": 64}
-    return LPNConfig.official(**_joined({**found, "centre": 0.5}, settings)), state
+    return LPNConfig.official(**_joined({**found, "center": 0.5}, settings)), state
 
 
 # --- gradient-step denoisers ---------------------------------------------------------------------
@@ -235,7 +235,7 @@ def _gradient_step(
         build(*_plain(weights, "drunet", origin, {"smooth": None, **stated, **guess}), origin)
         for guess in ({"activation": "E"}, {"activation": "S"})
     ]
-    works = [model for model in tried if _denoises(model)]
+    works = [denoiser for denoiser in tried if _denoises(denoiser)]
     if len(works) != 1:
         raise InputError(
             f"{origin} does not tell its activation, and it denoises with {len(works)} of ELU and "
@@ -245,13 +245,13 @@ def _gradient_step(
 
 
 @torch.no_grad()
-def _denoises(model: ProximalDenoiser, sigma: float = 0.1) -> bool:
+def _denoises(denoiser: ProximalDenoiser, sigma: float = 0.1) -> bool:
     """Whether a denoiser takes noise from a smooth picture."""
     generator = torch.Generator().manual_seed(0)
-    coarse = torch.rand(1, model.channels, 4, 4, generator=generator)
-    x = F.interpolate(coarse, size=(64, 64), mode="bilinear").to(next(model.parameters()))
+    coarse = torch.rand(1, denoiser.channels, 4, 4, generator=generator)
+    x = F.interpolate(coarse, size=(64, 64), mode="bilinear").to(next(denoiser.parameters()))
     noise = sigma * torch.randn(x.shape, generator=generator).to(x)
-    return bool((model(x + noise, sigma) - x).norm() < 0.75 * noise.norm())
+    return bool((denoiser(x + noise, sigma) - x).norm() < 0.75 * noise.norm())
 
 
 # --- plain networks ------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class ScaledLPNConfig(BaseModel):
         beta: parameter of the softplus, for inputs in units of the noise.
         alpha: strong convexity of the potential at large levels.
         knee: level below which it rises to 1.
-        centre: grey value c the input is measured from.
+        center: gray value c the input is measured from.
         sigma: noise level it is evaluated at unless told otherwise.
         levels: smallest and largest noise level of the training.
     """
@@ -63,7 +63,7 @@ class ScaledLPNConfig(BaseModel):
     beta: float = Field(4.0, gt=0, allow_inf_nan=False)
     alpha: float = Field(0.05, gt=0, lt=1)
     knee: float = Field(0.01, gt=0, allow_inf_nan=False)
-    centre: float = Field(0.5, allow_inf_nan=False)
+    center: float = Field(0.5, allow_inf_nan=False)
     sigma: Level | None = None
     levels: tuple[Level, Level] | None = None
 
@@ -185,9 +185,9 @@ class ScaledLPN(ProximalDenoiser):
         """Psi_s(x), ``(B,)``."""
         x = self._check(x)
         level = self._levels(x, sigma)
-        centred = x - self.config.centre
-        quadratic = self.config.convexity(level) / 2 * centred.square().flatten(1).sum(1)
-        linear = self.config.centre * centred.flatten(1).sum(1)
+        centered = x - self.config.center
+        quadratic = self.config.convexity(level) / 2 * centered.square().flatten(1).sum(1)
+        linear = self.config.center * centered.flatten(1).sum(1)
         return self._scaled(x, level) + quadratic + linear
 
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
@@ -227,8 +227,8 @@ class ScaledLPN(ProximalDenoiser):
         return Reach(2 * radius, MULTIPLE)
 
     def _scaled(self, x: Tensor, level: Tensor) -> Tensor:
-        """s^2 psi_s((x - c) / s), ``(B,)``; sides are brought to multiples of 8 with grey."""
-        z = (x - self.config.centre) / level.view(-1, 1, 1, 1)
+        """s^2 psi_s((x - c) / s), ``(B,)``; sides are brought to multiples of 8 with gray."""
+        z = (x - self.config.center) / level.view(-1, 1, 1, 1)
         height, width = x.shape[-2:]
         if height % MULTIPLE or width % MULTIPLE:
             z = F.pad(z, (0, -width % MULTIPLE, 0, -height % MULTIPLE))
@@ -237,7 +237,7 @@ class ScaledLPN(ProximalDenoiser):
     def _gradient(self, x: Tensor, level: Tensor, create_graph: bool) -> Tensor:
         """D_s(x) for an x that requires a gradient."""
         (g,) = torch.autograd.grad(self._scaled(x, level).sum(), x, create_graph=create_graph)
-        c = self.config.centre
+        c = self.config.center
         alpha = self.config.convexity(level).view(-1, 1, 1, 1)
         out: Tensor = g + alpha * (x - c) + c
         return out
@@ -250,7 +250,7 @@ def _kernel(layer: _Layer, below: str) -> tuple[int, int]:
 
 
 @torch.no_grad()
-def initialize(model: ScaledLPN) -> None:
+def initialize(denoiser: ScaledLPN) -> None:
     """Draw weights so that D_s starts near the identity.
 
     Filters come in pairs of opposite sign, so that grad psi starts nearly linear. The weights
@@ -258,17 +258,17 @@ def initialize(model: ScaledLPN) -> None:
     be on smooth random images.
     """
     for layer in LAYERS:
-        weight = model.filters[layer.name]
+        weight = denoiser.filters[layer.name]
         half = torch.randn(len(weight) // 2, *weight.shape[1:]) * weight[0].numel() ** -0.5
         weight.copy_(torch.cat([half, -half]))
-        model.bias[layer.name][0] = -0.2
-    for weight in model.constrained().values():
+        denoiser.bias[layer.name][0] = -0.2
+    for weight in denoiser.constrained().values():
         weight.copy_(torch.rand(weight.shape) / (2 * weight[0].numel()))
-    x = F.interpolate(torch.rand(8, model.channels, 9, 9), size=(32, 32), mode="bilinear")
+    x = F.interpolate(torch.rand(8, denoiser.channels, 9, 9), size=(32, 32), mode="bilinear")
     level = torch.full((8,), 0.05)
-    alpha = model.config.convexity(level).view(-1, 1, 1, 1)
-    centred = x - model.config.centre
-    psi = model(x, level) - alpha * centred - model.config.centre
-    scale = (psi * (1 - alpha) * centred).sum() / psi.square().sum()
-    for tap in model.tap.values():
+    alpha = denoiser.config.convexity(level).view(-1, 1, 1, 1)
+    centered = x - denoiser.config.center
+    psi = denoiser(x, level) - alpha * centered - denoiser.config.center
+    scale = (psi * (1 - alpha) * centered).sum() / psi.square().sum()
+    for tap in denoiser.tap.values():
         tap[0] += scale.log()

@@ -3,7 +3,7 @@ r"""The extreme eigenvalues of J_D, and with them L: estimates that say how good
 J_D is symmetric, so Lanczos iteration finds both ends of its spectrum from products J_D v alone. A
 Ritz pair (theta, v) has the residual |J_D v - theta v|, and some eigenvalue lies within that
 distance of theta. That is all an iteration can prove: the largest eigenvalue may still be larger,
-and with few iterations it is, because the top modes of a denoiser are localised in the image and
+and with few iterations it is, because the top modes of a denoiser are localized in the image and
 random starting vectors barely see them. Hence the default of 40 iterations, per image, from a
 random start, and the residual beside every estimate.
 """
@@ -49,7 +49,7 @@ class Spectrum:
         return torch.maximum(self.largest_residual, self.smallest_residual) <= tolerance
 
 
-def lipschitz(
+def jacobian_spectrum(
     denoiser: ProximalDenoiser,
     x: Tensor,
     sigma: float | Tensor | None = None,
@@ -59,8 +59,8 @@ def lipschitz(
 ) -> Spectrum:
     """Estimate the extreme eigenvalues of J_D at the given images.
 
-    For a gradient-step denoiser ``lipschitz(...).constant`` is the L of grad g = Id - D; for an
-    LPN ``smallest`` cannot be below alpha.
+    For a gradient-step denoiser ``jacobian_spectrum(...).constant`` is the L of
+    grad g = Id - D; for an LPN ``smallest`` cannot be below alpha.
 
     Args:
         denoiser: D.
@@ -79,7 +79,7 @@ def lipschitz(
 
 @torch.no_grad()
 def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> Spectrum:
-    """Lanczos iteration with full reorthogonalisation, one symmetric matrix an image.
+    """Lanczos iteration with full reorthogonalization, one symmetric matrix an image.
 
     Args:
         matvec: v -> A v on ``(B, ...)``, block diagonal over the batch.

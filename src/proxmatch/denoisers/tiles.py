@@ -142,19 +142,19 @@ class Tiled(ProximalDenoiser):
         )
 
 
-def tiled(model: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
+def tiled(denoiser: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
     """A denoiser for images of any size in bounded memory, where that can be had.
 
     Transforms stay what they are, around a :class:`Tiled` heart.
 
     Args:
-        model: D; it is held, not copied.
+        denoiser: D; it is held, not copied.
         tile: see :class:`Tiled`.
     """
-    if model.core.reach is None:
-        return model
-    whole = model.with_core(Tiled(model.core, tile))
-    whole.train(model.training)
+    if denoiser.core.reach is None:
+        return denoiser
+    whole = denoiser.with_core(Tiled(denoiser.core, tile))
+    whole.train(denoiser.training)
     return whole
 
 

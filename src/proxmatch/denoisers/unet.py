@@ -104,7 +104,7 @@ class ScaledUNet(Network):
         widths: channels at each scale, from the finest; each scale halves the resolution.
         blocks: residual blocks at each scale, on the way down and up: a number, or one a scale.
         leak: slope of the activation where ELU is flat.
-        centre: grey value c that the input is measured from.
+        center: gray value c that the input is measured from.
     """
 
     #: Pixels gathered into channels, in each direction.
@@ -119,14 +119,14 @@ class ScaledUNet(Network):
         widths: Sequence[int] = (48, 96, 192),
         blocks: int | Sequence[int] = 1,
         leak: float = 0.0,
-        centre: float = 0.5,
+        center: float = 0.5,
     ) -> None:
         super().__init__()
         numbers = [blocks] * len(widths) if isinstance(blocks, int) else list(blocks)
         scales = list(zip(widths, numbers, strict=True))
         packed = channels * self.UNSHUFFLE**2
         pairs = list(pairwise(widths))
-        self.centre = centre
+        self.center = center
         self.head = nn.Conv2d(packed + 1, widths[0], 3, padding=1)
         self.encode = nn.ModuleList(_blocks(w, n, leak) for w, n in scales[:-1])
         self.down = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
@@ -147,7 +147,7 @@ class ScaledUNet(Network):
             kwargs: not used.
         """
         sigma = level_map(x, sigma)
-        y = F.pixel_unshuffle((x - self.centre) / sigma, self.UNSHUFFLE)
+        y = F.pixel_unshuffle((x - self.center) / sigma, self.UNSHUFFLE)
         level = (sigma.log() + 3.5) / 2  # about -1 to 1 for levels from 0.003 to 0.25
         if is_map(level):
             level = F.avg_pool2d(level, self.UNSHUFFLE)

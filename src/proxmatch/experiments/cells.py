@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from proxmatch.files import write_together
+from proxmatch._internal.files import write_together
 
 Kind = Literal["model", "adaptation", "reconstruction", "pictures", "certificate"]
 

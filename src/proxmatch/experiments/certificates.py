@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
+from proxmatch._internal.files import write_together
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.cells import Cell, Outcome, Store
 from proxmatch.experiments.collect import Line, csv_text
 from proxmatch.experiments.drawn import DPI
-from proxmatch.files import write_together
 from proxmatch.problems import Problem
 from proxmatch.theory import certify
 from proxmatch.theory.figure import draw
@@ -21,19 +21,19 @@ from proxmatch.theory.figure import draw
 
 def certificate(
     denoisers: Mapping[str, ProximalDenoiser],
-    reference: ProximalDenoiser,
+    measurements: Tensor,
     problem: Problem,
-    y: Tensor,
+    reference: ProximalDenoiser,
 ) -> Outcome:
     """Certify runs against the reference, in float64 where they are: JSON, figure and numbers.
 
     Args:
         denoisers: by name.
+        measurements: y.
+        problem: what they were measured by.
         reference: D*.
-        problem: what y was measured by.
-        y: measurements.
     """
-    found = certify(denoisers, reference, problem, y)
+    found = certify(denoisers, measurements, problem, reference=reference)
     figure = draw(found)
     files = {}
     for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None}})):
@@ -72,7 +72,7 @@ def write(out: Path, cells: Sequence[Cell], store: Store) -> list[dict[str, str]
                 "name": name,
                 "title": f"{cell.label.problem.capitalize()}: stationarity under its bound",
                 "caption": "Mean of |grad F*|^2 along runs (black: median and range over images) "
-                "under the bound of Theorem 3.1: its mismatch floor (orange) and its optimisation "
+                "under the bound of Theorem 3.1: its mismatch floor (orange) and its optimization "
                 f"term (blue). Share of all inequalities that hold: {shares}.",
                 "alt": f"Log-log charts of stationarity and its bound for {cell.label.problem}, "
                 f"one panel a denoiser. Inequalities that hold: {shares}.",

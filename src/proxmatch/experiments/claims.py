@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from proxmatch.experiments.bootstrap import Array, Interval
-from proxmatch.experiments.evidence import Arm, Contrast, Evidence, difference
+from proxmatch.experiments.findings import Arm, Contrast, Findings, difference
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 Statistic = Callable[[Sequence[Array]], Array]
@@ -80,7 +80,7 @@ def verdict(found: Interval, threshold: float = 0.0) -> Verdict:
     return "does not hold" if found.high <= threshold else "undecided"
 
 
-def decide(claims: Sequence[Claim], evidence: Evidence) -> list[dict[str, Any]]:
+def decide(claims: Sequence[Claim], evidence: Findings) -> list[dict[str, Any]]:
     """Test claims; those for which something is missing are left out."""
     decided = []
     for claim in claims:
@@ -134,7 +134,7 @@ def listed(decided: Sequence[dict[str, Any]]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _drivers(claim: Claim, evidence: Evidence) -> Iterator[dict[str, Any]]:
+def _drivers(claim: Claim, evidence: Findings) -> Iterator[dict[str, Any]]:
     for driver in claim.drivers:
         name = f"{claim.id}/{driver.control}"
         found = evidence.contrast(driver.arms, claim.value, difference, name)

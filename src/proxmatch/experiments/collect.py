@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from proxmatch._internal.files import write_together
 from proxmatch.experiments.cells import Cell, Label, Store
-from proxmatch.files import write_together
 
 Array = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Reconstruction:
+class ReconstructionScores:
     """The figures of one reconstruction cell, by image.
 
     Attributes:
@@ -46,7 +46,7 @@ class Reconstruction:
     result: Line = field(repr=False)
 
 
-def reconstructions(cells: Iterable[Cell], store: Store) -> list[Reconstruction]:
+def reconstructions(cells: Iterable[Cell], store: Store) -> list[ReconstructionScores]:
     """The reconstruction cells that the store has."""
     found = []
     for cell in cells:
@@ -56,11 +56,11 @@ def reconstructions(cells: Iterable[Cell], store: Store) -> list[Reconstruction]
         images = result["images"]
         values = {name: np.array(images[name], dtype=np.float64) for name in PER_IMAGE}
         curves = None if result["curves"] is None else np.array(result["curves"], dtype=np.float64)
-        found.append(Reconstruction(cell.label, tuple(images["ids"]), values, curves, result))
+        found.append(ReconstructionScores(cell.label, tuple(images["ids"]), values, curves, result))
     return found
 
 
-def image_lines(found: Iterable[Reconstruction]) -> list[Line]:
+def image_lines(found: Iterable[ReconstructionScores]) -> list[Line]:
     """One line for each image of each reconstruction."""
     return [
         {
@@ -74,7 +74,7 @@ def image_lines(found: Iterable[Reconstruction]) -> list[Line]:
     ]
 
 
-def iteration_lines(found: Iterable[Reconstruction]) -> list[Line]:
+def iteration_lines(found: Iterable[ReconstructionScores]) -> list[Line]:
     """One line for each iteration of each reconstruction: means over its images."""
     lines = []
     for r in found:
@@ -117,7 +117,11 @@ def csv_text(columns: Sequence[str], lines: Iterable[Line]) -> bytes:
 
 
 def write(
-    out: Path, cells: Sequence[Cell], store: Store, found: Sequence[Reconstruction], parquet: bool
+    out: Path,
+    cells: Sequence[Cell],
+    store: Store,
+    found: Sequence[ReconstructionScores],
+    parquet: bool,
 ) -> None:
     """Write ``images.csv``, ``iterations.csv`` and ``cells.csv``, on demand as Parquet too."""
     tables: dict[str, tuple[Sequence[str], list[Line]]] = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxmatch._internal.files import write_together
 from proxmatch.experiments.collect import Line, csv_text
-from proxmatch.files import write_together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from proxmatch.experiments.bootstrap import Array
-from proxmatch.experiments.collect import Line, Reconstruction
+from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
-from proxmatch.experiments.evidence import Arm, Evidence
+from proxmatch.experiments.findings import Arm, Findings
 from proxmatch.experiments.methods import FAMILIES, PROPOSED, title
 from proxmatch.experiments.styles import STYLES
 
@@ -20,7 +20,7 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def budgets(
-    evidence: Evidence,
+    evidence: Findings,
     problem: str,
     families: Sequence[str],
     numbers: Sequence[int],
@@ -43,10 +43,10 @@ def budgets(
                 known = [(n, c) for n, c in points if c is not None]
                 if not known:
                     continue
-                centre = np.array([c.found.effect for _, c in known])
+                center = np.array([c.found.effect for _, c in known])
                 ends = np.array([(c.found.low, c.found.high) for _, c in known]).T
                 handles[_name(method)] = axis.errorbar(
-                    [places[n] for n, _ in known], centre, np.abs(ends - centre), capsize=3,
+                    [places[n] for n, _ in known], center, np.abs(ends - center), capsize=3,
                     lw=1.6, ms=5, **STYLES[method].options,
                 )  # fmt: skip
                 lines += [
@@ -90,8 +90,8 @@ def budgets(
 
 
 def trajectories(
-    found: Sequence[Reconstruction],
-    evidence: Evidence,
+    found: Sequence[ReconstructionScores],
+    evidence: Findings,
     problems: Sequence[str],
     numbers: Sequence[int],
     family: str = "lpn",
@@ -144,7 +144,7 @@ def trajectories(
 
 def _scatter(
     axis: Any,
-    found: Sequence[Reconstruction],
+    found: Sequence[ReconstructionScores],
     family: str,
     source: str,
     problem: str,
@@ -182,12 +182,17 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _mean(evidence: Evidence, arm: Arm, value: str) -> Any:
+def _mean(evidence: Findings, arm: Arm, value: str) -> Any:
     return evidence.contrast([arm], value, lambda means: means[0], f"mean {arm} {value}")
 
 
 def _curve(
-    found: Sequence[Reconstruction], family: str, source: str, method: str, n: int, problem: str
+    found: Sequence[ReconstructionScores],
+    family: str,
+    source: str,
+    method: str,
+    n: int,
+    problem: str,
 ) -> Array | None:
     curves = [
         r.result["means"]["psnr"]

@@ -12,11 +12,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from proxmatch._internal.randomness import fingerprint
 from proxmatch.data import ImageDomain, embedded, few_shot
 from proxmatch.data.layouts import Split
 from proxmatch.errors import DataError, InputError
 from proxmatch.experiments.scales import Scale
-from proxmatch.randomness import fingerprint
 
 SAMPLES = 16
 
@@ -102,7 +102,7 @@ def look(scale: Scale, source: str | Path | None, target: str | Path | None) -> 
     test = _open(target, scale.size, "test", scale.target_downscale)
     _enough(len(few), largest, "validation", target, "to adapt to")
     _enough(len(test), scale.test_images, "test", target, "to test on")
-    step = 1 if test.crop == "centre" else len(test) // scale.test_images
+    step = 1 if test.crop == "center" else len(test) // scale.test_images
     places = range(0, len(test), step)[: scale.test_images]
     drawn = {k: few_shot(few, n, 1000 * scale.seed + k) for k, n in scale.sets.items()}
     shown = range(0, len(known), max(1, len(known) // SAMPLES))[:SAMPLES]

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch.denoisers import ProximalDenoiser, lipschitz
+from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import DivergenceWarning
 from proxmatch.metrics import ssim
 from proxmatch.pnp import Denoise, PnPResult, Status, pnp_pgd
@@ -103,8 +103,8 @@ class Measured:
 @torch.no_grad()
 def measure(
     denoiser: Denoise,
-    problem: Problem,
     truth: Tensor,
+    problem: Problem,
     ids: Sequence[str],
     *,
     reference: Denoise | None = None,
@@ -116,8 +116,8 @@ def measure(
 
     Args:
         denoiser: D.
-        problem: what to reconstruct from.
         truth: the images, ``(B, C, H, W)``, where the problem lives.
+        problem: what to reconstruct from.
         ids: their names, which seed the noise.
         reference: D*, for the gap; where it is the denoiser itself, the gap is 0.
         effort: how much is measured.
@@ -139,9 +139,9 @@ def measure(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
             run = pnp_pgd(
+                denoiser,
                 problem.measure(images, ids=ids[piece], seed=seed),
                 problem,
-                denoiser,
                 reference=None if own or piece.start >= gap_images else reference,
                 truth=images,
                 record=("psnr", "iterates") if with_l else ("psnr",),
@@ -155,7 +155,7 @@ def measure(
         gap = _gap(run, total)
         if own and piece.start < gap_images:
             gap.zero_()
-        pieces.append((_held(run, total), ssim(run.reconstruction, images).cpu(), gap, found))
+        pieces.append((_held(run, total), ssim(run.images, images).cpu(), gap, found))
     psnr, similarity, gaps, constants = (torch.cat(p) for p in zip(*pieces, strict=True))
     return Measured(psnr, similarity, gaps, constants, at, diverged)
 
@@ -190,7 +190,7 @@ def _constant(denoiser: ProximalDenoiser, queries: Tensor, like: Tensor, effort:
     found = torch.full((len(queries),), math.nan)
     sound = queries.isfinite().flatten(1).all(1)
     if bool(sound.any()):
-        spectrum = lipschitz(denoiser, queries[sound].to(like), iterations=effort.lanczos)
+        spectrum = jacobian_spectrum(denoiser, queries[sound].to(like), iterations=effort.lanczos)
         found[sound] = spectrum.constant.float().cpu()
     return found
 

@@ -21,7 +21,7 @@ class Method:
         role: ``model`` as trained, ``adapted`` by training, ``aligned`` without, ``auto`` by the
             library's own choice, ``baseline`` without a learned prior.
         loss: of an adaptation.
-        optimiser: changes of its optimiser, all else being the same for every row.
+        optimizer: changes of its optimizer, all else being the same for every row.
         penalty: whether the contractivity penalty is added.
         best: take the weights of the best held-out reconstructions in place of the last ones. A
             fifth of the images, or a quarter of each, is then not trained on.
@@ -32,7 +32,7 @@ class Method:
     title: str
     role: Role
     loss: str = ""
-    optimiser: dict[str, Any] = field(default_factory=dict)
+    optimizer: dict[str, Any] = field(default_factory=dict)
     penalty: bool = False
     best: bool = False
     control: str = ""
@@ -43,7 +43,7 @@ class Method:
         return {
             "role": self.role,
             "loss": self.loss,
-            "optimiser": self.optimiser,
+            "optimizer": self.optimizer,
             "penalty": self.penalty,
             "best": self.best,
             **({"baseline": self.name} if self.role == "baseline" else {}),
@@ -62,9 +62,9 @@ _ALL = (
     _adapted("adapm", "AdaPM", "pm", penalty=True),
     _adapted("l1", "L1", "l1", control="loss"),
     _adapted("scaled-mse", "MSE, PM's gradient scale", "scaled-mse", control="gradient scale"),
-    _adapted("mse-clip", "MSE, clipped", "mse", optimiser={"clip": CLIP}, control="clipping"),
-    _adapted("pm-clip", "PM, clipped", "pm", optimiser={"clip": CLIP}, control="clipping"),
-    _adapted("mse-unclipped", "MSE, unclipped", "mse", optimiser={"clip": None},
+    _adapted("mse-clip", "MSE, clipped", "mse", optimizer={"clip": CLIP}, control="clipping"),
+    _adapted("pm-clip", "PM, clipped", "pm", optimizer={"clip": CLIP}, control="clipping"),
+    _adapted("mse-unclipped", "MSE, unclipped", "mse", optimizer={"clip": None},
              control="clipping"),
     _adapted("mse-penalty", "MSE + penalty", "mse", penalty=True, control="penalty"),
     _adapted("mse-best", "MSE, stopped", "mse", best=True, control="stopping"),

@@ -11,16 +11,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from proxmatch.experiments.collect import Line, Reconstruction
+from proxmatch._internal.palette import ORANGE
+from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.methods import PROPOSED, title
-from proxmatch.experiments.pictures import opened
-from proxmatch.palette import ORANGE
+from proxmatch.experiments.strips import opened
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-class Album:
+class StripIndex:
     """The pictures of an experiment.
 
     Args:
@@ -28,7 +28,7 @@ class Album:
         found: its reconstructions, for the PSNR beside a picture.
     """
 
-    def __init__(self, out: Path, found: Sequence[Reconstruction]) -> None:
+    def __init__(self, out: Path, found: Sequence[ReconstructionScores]) -> None:
         self.out = out
         self.index: dict[str, Any] = json.loads((out / "pictures" / "index.json").read_text())
         self.images: list[str] = self.index["images"]
@@ -65,7 +65,7 @@ class Album:
         return [opened(self.out / file) for file in self.index["domains"][name]]
 
 
-def domains(album: Album) -> Drawn:
+def domains(album: StripIndex) -> Drawn:
     """Samples of both domains."""
     rows = {name: album.domain(name) for name in ("source", "target")}
     columns = max(map(len, rows.values()))
@@ -94,7 +94,7 @@ def domains(album: Album) -> Drawn:
 
 
 def reconstructions(
-    album: Album, problem: str, families: Sequence[str], n: int, source: str = "extreme"
+    album: StripIndex, problem: str, families: Sequence[str], n: int, source: str = "extreme"
 ) -> Drawn | None:
     """Degraded, source, MSE, PM, reference and truth, with an enlarged region below each."""
     image = album.images[0]
@@ -132,7 +132,7 @@ def reconstructions(
 
 
 def across_budgets(
-    album: Album, problem: str, family: str, budgets: Sequence[int], source: str = "extreme"
+    album: StripIndex, problem: str, family: str, budgets: Sequence[int], source: str = "extreme"
 ) -> Drawn | None:
     """What the proposed method reconstructs with more and more adaptation images."""
     rows = []
@@ -194,9 +194,9 @@ def _grid(
 
 
 def _region(truth: Pixels) -> tuple[int, int, int]:
-    """Top, left and side of the third of an image that has the most detail near its centre."""
-    grey = truth.mean(2)
-    detail = np.abs(np.diff(grey, axis=0))[:, :-1] + np.abs(np.diff(grey, axis=1))[:-1]
+    """Top, left and side of the third of an image that has the most detail near its center."""
+    gray = truth.mean(2)
+    detail = np.abs(np.diff(gray, axis=0))[:, :-1] + np.abs(np.diff(gray, axis=1))[:-1]
     size = len(truth)
     side = max(4, size // 3)
     places = [

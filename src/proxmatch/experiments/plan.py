@@ -10,8 +10,8 @@ from typing import Any
 from proxmatch.experiments.cells import Cell, Label, Outcome, cell
 from proxmatch.experiments.inputs import Data, first
 from proxmatch.experiments.methods import BASELINE, METHODS, PROPOSED, Method
-from proxmatch.experiments.models import REFERENCE, Origin, origin
-from proxmatch.experiments.scales import FamilyScale, Row, Scale
+from proxmatch.experiments.origins import REFERENCE, Origin, origin
+from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
 
 #: Iterations that are kept as pictures.
 FRAMES = (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 35, 40)
@@ -85,7 +85,7 @@ def _row(
     data: Data,
     family: str,
     own: FamilyScale,
-    row: Row,
+    row: ScaleRow,
     models: Mapping[str, Cell],
 ) -> Iterator[Cell]:
     method = METHODS[row.method]
@@ -129,7 +129,7 @@ def _reconstructions(
     scale: Scale,
     data: Data,
     own: FamilyScale,
-    row: Row,
+    row: ScaleRow,
     method: Method,
     label: Label,
     model: Cell | None,
@@ -162,9 +162,9 @@ def _reconstructions(
             "batch": own.batch,
             "curves": row.curves,
         }
-        labelled = replace(label, relaxation=relaxation)
+        labeled = replace(label, relaxation=relaxation)
         found = cell(
-            "reconstruction", settings, labelled, model=model, reference=reference if gap else None
+            "reconstruction", settings, labeled, model=model, reference=reference if gap else None
         )
         yield found
         as_it_is = relaxation == ("paper" if at_one else "chosen")
@@ -176,7 +176,7 @@ def _reconstructions(
                 "images": first(data.inputs.test, scale.picture_images),
                 "frames": [k for k in FRAMES if k <= scale.iterations],
             }
-            yield cell("pictures", shown, labelled, model=model, reconstruction=found)
+            yield cell("pictures", shown, labeled, model=model, reconstruction=found)
 
 
 def _certificates(

@@ -17,7 +17,7 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Row(_Settings):
+class ScaleRow(_Settings):
     """The cells of one method.
 
     Attributes:
@@ -66,7 +66,7 @@ class FamilyScale(_Settings):
     batch: Positive = 25
     max_steps: Positive | None = None
     auto: Search | None = None
-    rows: tuple[Row, ...]
+    rows: tuple[ScaleRow, ...]
 
 
 class Scale(_Settings):
@@ -104,7 +104,7 @@ class Scale(_Settings):
     problems: tuple[str, ...] = ("deblurring", "super-resolution")
     iterations: Positive = 40
     families: dict[str, FamilyScale]
-    baselines: tuple[Row, ...]
+    baselines: tuple[ScaleRow, ...]
     budgets: tuple[Positive, ...]
     seed: int = 0
     max_steps: Positive | None = None
@@ -121,7 +121,7 @@ class Scale(_Settings):
     device: str = "cpu"
 
     @property
-    def rows(self) -> list[tuple[str, Row]]:
+    def rows(self) -> list[tuple[str, ScaleRow]]:
         """All rows with their family, baselines last."""
         found = [(name, row) for name, family in self.families.items() for row in family.rows]
         return [*found, *(("baseline", row) for row in self.baselines)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxmatch.experiments.scales import FamilyScale, Row, Scale
+from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
 
 
 def quick() -> Scale:
@@ -32,13 +32,15 @@ def quick() -> Scale:
                 training={"extreme": 600, "reference": 1200},
                 tuning_images=4,
                 rows=(
-                    Row(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
-                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main),
-                    Row(method="mse", sets=once, pictures=(1, 5), **lpn, **main),
-                    Row(method="pm", sets=once, pictures=(1, 5), **lpn, **main),
-                    Row(method="scaled-mse", sets={5: 1}, **lpn),
-                    Row(method="aligned", sets={1: 1}, pictures=(1,), **lpn),
-                    Row(method="auto", sets={1: 1}, pictures=(1,), **lpn),
+                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
+                    ScaleRow(
+                        method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main
+                    ),
+                    ScaleRow(method="mse", sets=once, pictures=(1, 5), **lpn, **main),
+                    ScaleRow(method="pm", sets=once, pictures=(1, 5), **lpn, **main),
+                    ScaleRow(method="scaled-mse", sets={5: 1}, **lpn),
+                    ScaleRow(method="aligned", sets={1: 1}, pictures=(1,), **lpn),
+                    ScaleRow(method="auto", sets={1: 1}, pictures=(1,), **lpn),
                 ),
             ),
             "gs": FamilyScale(
@@ -48,10 +50,12 @@ def quick() -> Scale:
                 strengths=(1.0, 0.5, 0.2, 0.1),
                 batch=12,
                 rows=(
-                    Row(method="source", sets={0: 1}, pictures=(0,), **gs, **few),
-                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **few),
-                    Row(method="mse", sets={1: 1}, pictures=(1,), **gs, **few),
-                    Row(method="adapm", sets={1: 1}, pictures=(1,), **gs, **few),
+                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **gs, **few),
+                    ScaleRow(
+                        method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **few
+                    ),
+                    ScaleRow(method="mse", sets={1: 1}, pictures=(1,), **gs, **few),
+                    ScaleRow(method="adapm", sets={1: 1}, pictures=(1,), **gs, **few),
                 ),
             ),
         },
@@ -94,14 +98,16 @@ def cpu() -> Scale:
                 training={"extreme": None, "mild": 800, "reference": None},
                 tuning_images=4,
                 rows=(
-                    Row(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
-                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main),
-                    Row(method="mse", sets=sets, pictures=(1, 5, 50), **lpn, **main),
-                    Row(method="pm", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
-                    Row(method="aligned", sets={1: 3, 5: 3}, pictures=(1,), **lpn, **ours),
-                    Row(method="auto", sets={1: 3, 5: 2, 25: 1}, pictures=(1,), **lpn, **ours),
+                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
+                    ScaleRow(
+                        method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main
+                    ),
+                    ScaleRow(method="mse", sets=sets, pictures=(1, 5, 50), **lpn, **main),
+                    ScaleRow(method="pm", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
+                    ScaleRow(method="aligned", sets={1: 3, 5: 3}, pictures=(1,), **lpn, **ours),
+                    ScaleRow(method="auto", sets={1: 3, 5: 2, 25: 1}, pictures=(1,), **lpn, **ours),
                     *(
-                        Row(method=name, sets=few, **control)
+                        ScaleRow(method=name, sets=few, **control)
                         for name in (
                             "scaled-mse",
                             "l1",
@@ -111,9 +117,9 @@ def cpu() -> Scale:
                             "pm-best",
                         )
                     ),
-                    Row(method="source", source="mild", sets={0: 1}, **control),
-                    Row(method="mse", source="mild", sets=few, **control),
-                    Row(method="pm", source="mild", sets=few, **control),
+                    ScaleRow(method="source", source="mild", sets={0: 1}, **control),
+                    ScaleRow(method="mse", source="mild", sets=few, **control),
+                    ScaleRow(method="pm", source="mild", sets=few, **control),
                 ),
             ),
             "gs": FamilyScale(
@@ -123,17 +129,19 @@ def cpu() -> Scale:
                 strengths=(1.0, 0.5, 0.2, 0.1),
                 batch=12,
                 rows=(
-                    Row(method="source", sets={0: 1}, pictures=(0,), **gs, **gs_main),
-                    Row(method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **gs_main),
-                    Row(method="mse", sets=three, pictures=(1, 5, 50), **gs, **gs_main),
-                    Row(method="adapm", sets=three, pictures=(1, 5, 25, 50), **gs, **gs_main),
-                    Row(method="mse-penalty", sets={1: 2, 5: 1}, **gs_control),
-                    Row(method="pm", sets={1: 2, 5: 1}, **gs_control),
-                    Row(method="mse-unclipped", sets={1: 2}, **gs_control),
-                    Row(method="mse-best", sets={1: 2}, **gs_control),
-                    Row(method="adapm-best", sets={1: 2}, **gs_control),
-                    Row(method="aligned", sets={1: 3}, pictures=(1,), **gs_control),
-                    Row(method="auto", sets={1: 3}, pictures=(1,), **gs_control),
+                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **gs, **gs_main),
+                    ScaleRow(
+                        method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **gs_main
+                    ),
+                    ScaleRow(method="mse", sets=three, pictures=(1, 5, 50), **gs, **gs_main),
+                    ScaleRow(method="adapm", sets=three, pictures=(1, 5, 25, 50), **gs, **gs_main),
+                    ScaleRow(method="mse-penalty", sets={1: 2, 5: 1}, **gs_control),
+                    ScaleRow(method="pm", sets={1: 2, 5: 1}, **gs_control),
+                    ScaleRow(method="mse-unclipped", sets={1: 2}, **gs_control),
+                    ScaleRow(method="mse-best", sets={1: 2}, **gs_control),
+                    ScaleRow(method="adapm-best", sets={1: 2}, **gs_control),
+                    ScaleRow(method="aligned", sets={1: 3}, pictures=(1,), **gs_control),
+                    ScaleRow(method="auto", sets={1: 3}, pictures=(1,), **gs_control),
                 ),
             ),
         },
@@ -153,12 +161,12 @@ def paper() -> Scale:
     sets = {1: 10, 5: 5, 25: 5, 50: 5}
     show: dict[str, Any] = {"pictures": (1, 5, 25, 50), "curves": True}
     ends = (
-        Row(method="source", sets={0: 1}, pictures=(0,), curves=True, **full),
-        Row(method="reference", source="", sets={0: 1}, pictures=(0,), curves=True, **full),
+        ScaleRow(method="source", sets={0: 1}, pictures=(0,), curves=True, **full),
+        ScaleRow(method="reference", source="", sets={0: 1}, pictures=(0,), curves=True, **full),
     )
     lpn = ("l1", "scaled-mse", "mse-clip", "pm-clip", "mse-best", "pm-best")
     gs = ("pm", "mse-penalty", "mse-unclipped", "mse-best", "adapm-best")
-    ours = tuple(Row(method=name, sets=sets, **full) for name in ("aligned", "auto"))
+    ours = tuple(ScaleRow(method=name, sets=sets, **full) for name in ("aligned", "auto"))
     return Scale(
         name="paper",
         size=128,
@@ -172,13 +180,13 @@ def paper() -> Scale:
                 tuning_images=8,
                 rows=(
                     *ends,
-                    Row(method="mse", sets=sets, **show, **full),
-                    Row(method="pm", sets=sets, **show, **full),
-                    *(Row(method=name, sets=sets, **full) for name in lpn),
+                    ScaleRow(method="mse", sets=sets, **show, **full),
+                    ScaleRow(method="pm", sets=sets, **show, **full),
+                    *(ScaleRow(method=name, sets=sets, **full) for name in lpn),
                     *ours,
-                    Row(method="source", source="mild", sets={0: 1}, **full),
-                    Row(method="mse", source="mild", sets=sets, **full),
-                    Row(method="pm", source="mild", sets=sets, **full),
+                    ScaleRow(method="source", source="mild", sets={0: 1}, **full),
+                    ScaleRow(method="mse", source="mild", sets=sets, **full),
+                    ScaleRow(method="pm", source="mild", sets=sets, **full),
                 ),
             ),
             "gs": FamilyScale(
@@ -187,9 +195,9 @@ def paper() -> Scale:
                 tuning_images=8,
                 rows=(
                     *ends,
-                    Row(method="mse", sets=sets, **show, **full),
-                    Row(method="adapm", sets=sets, **show, **full),
-                    *(Row(method=name, sets=sets, **full) for name in gs),
+                    ScaleRow(method="mse", sets=sets, **show, **full),
+                    ScaleRow(method="adapm", sets=sets, **show, **full),
+                    *(ScaleRow(method=name, sets=sets, **full) for name in gs),
                     *ours,
                 ),
             ),
@@ -205,11 +213,11 @@ def paper() -> Scale:
 SCALES = {"quick": quick, "cpu": cpu, "paper": paper}
 
 
-def _baselines(images: int, fitted: dict[int, int], tuned: dict[int, int]) -> tuple[Row, ...]:
+def _baselines(images: int, fitted: dict[int, int], tuned: dict[int, int]) -> tuple[ScaleRow, ...]:
     """The Wiener filter is fitted on the images; the other two have one number to choose."""
     common: dict[str, Any] = {"source": "", "test_images": images, "chosen_images": images}
     return (
-        Row(method="none", sets=tuned, pictures=(1,), **common),
-        Row(method="wiener", sets=fitted, pictures=(1,), **common),
-        Row(method="tv", sets=tuned, **common),
+        ScaleRow(method="none", sets=tuned, pictures=(1,), **common),
+        ScaleRow(method="wiener", sets=fitted, pictures=(1,), **common),
+        ScaleRow(method="tv", sets=tuned, **common),
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.claims import Claim, Driver
-from proxmatch.experiments.evidence import Arm
+from proxmatch.experiments.findings import Arm
 from proxmatch.experiments.methods import FAMILIES, PROPOSED, title
 from proxmatch.experiments.paper import reported
 

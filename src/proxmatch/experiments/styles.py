@@ -1,17 +1,17 @@
-"""One colour, marker and line for a method, in every figure.
+"""One color, marker and line for a method, in every figure.
 
-Markers and line styles tell methods apart without any colour.
+Markers and line styles tell methods apart without any color.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxmatch.palette import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE, PINK, RED, SKY
+from proxmatch._internal.palette import BLACK, BLUE, BROWN, GRAY, GREEN, ORANGE, PINK, RED, SKY
 
 
 @dataclass(frozen=True)
-class Style:
+class CurveStyle:
     """How a method is drawn.
 
     Attributes:
@@ -31,23 +31,23 @@ class Style:
 
 
 STYLES = {
-    "source": Style(GREY, "x", ":"),
-    "reference": Style(BLACK, "*", "--"),
-    "mse": Style(BLUE, "o"),
-    "pm": Style(RED, "s"),
-    "adapm": Style(RED, "s"),
-    "l1": Style(ORANGE, "v", "-."),
-    "scaled-mse": Style(SKY, "^", "-."),
-    "mse-clip": Style(BLUE, "<", "--"),
-    "pm-clip": Style(RED, ">", "--"),
-    "mse-unclipped": Style(BLUE, "1", ":"),
-    "mse-penalty": Style(BLUE, "D", "--"),
-    "mse-best": Style(BLUE, "p", ":"),
-    "pm-best": Style(RED, "P", ":"),
-    "adapm-best": Style(RED, "P", ":"),
-    "aligned": Style(GREEN, "h"),
-    "auto": Style(PINK, "d"),
-    "none": Style(BROWN, "+", ":"),
-    "wiener": Style(BROWN, "X", "-."),
-    "tv": Style(BROWN, "2", "--"),
+    "source": CurveStyle(GRAY, "x", ":"),
+    "reference": CurveStyle(BLACK, "*", "--"),
+    "mse": CurveStyle(BLUE, "o"),
+    "pm": CurveStyle(RED, "s"),
+    "adapm": CurveStyle(RED, "s"),
+    "l1": CurveStyle(ORANGE, "v", "-."),
+    "scaled-mse": CurveStyle(SKY, "^", "-."),
+    "mse-clip": CurveStyle(BLUE, "<", "--"),
+    "pm-clip": CurveStyle(RED, ">", "--"),
+    "mse-unclipped": CurveStyle(BLUE, "1", ":"),
+    "mse-penalty": CurveStyle(BLUE, "D", "--"),
+    "mse-best": CurveStyle(BLUE, "p", ":"),
+    "pm-best": CurveStyle(RED, "P", ":"),
+    "adapm-best": CurveStyle(RED, "P", ":"),
+    "aligned": CurveStyle(GREEN, "h"),
+    "auto": CurveStyle(PINK, "d"),
+    "none": CurveStyle(BROWN, "+", ":"),
+    "wiener": CurveStyle(BROWN, "X", "-."),
+    "tv": CurveStyle(BROWN, "2", "--"),
 }

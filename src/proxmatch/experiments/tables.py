@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxmatch.experiments.collect import Line, Reconstruction, csv_text
+from proxmatch.experiments.collect import Line, ReconstructionScores, csv_text
 from proxmatch.experiments.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
 from proxmatch.experiments.paper import reported
 
@@ -140,7 +140,10 @@ class Table:
 
 
 def paper_table(
-    found: Sequence[Reconstruction], problem: str, budgets: Sequence[int], source: str = "extreme"
+    found: Sequence[ReconstructionScores],
+    problem: str,
+    budgets: Sequence[int],
+    source: str = "extreme",
 ) -> Table:
     """Table 2 or 3: the paper's rows at t = 1, and its numbers."""
     groups = []
@@ -174,7 +177,7 @@ def paper_table(
     )
 
 
-def main_table(found: Sequence[Reconstruction], problems: Sequence[str]) -> Table:
+def main_table(found: Sequence[ReconstructionScores], problems: Sequence[str]) -> Table:
     """Every row at t = 1 and with the chosen relaxation: mean PSNR, and its range over the sets."""
     groups = []
     kinds = dict.fromkeys((r.label.family, r.label.source or "extreme") for r in found)
@@ -219,7 +222,7 @@ def main_table(found: Sequence[Reconstruction], problems: Sequence[str]) -> Tabl
     )
 
 
-def overview(found: Sequence[Reconstruction], problems: Sequence[str]) -> Table:
+def overview(found: Sequence[ReconstructionScores], problems: Sequence[str]) -> Table:
     """The rows of the paper, ours and the baselines, in 80 columns: PSNR and gap.
 
     The means of a family are over the images that all its rows have.
@@ -264,7 +267,7 @@ def _is_control(method: str, family: str) -> bool:
     return bool(METHODS[method].control) or proposed_elsewhere
 
 
-def _on_shared(found: Sequence[Reconstruction]) -> list[Reconstruction]:
+def _on_shared(found: Sequence[ReconstructionScores]) -> list[ReconstructionScores]:
     """The same with those images only that all of them have."""
     if not found:
         return []
@@ -282,14 +285,14 @@ _COLUMNS = (("psnr", 1.0, 2), ("ssim", 100.0, 1), ("gap", 1.0, 2), ("lipschitz",
 
 
 def _cells(
-    found: Iterable[Reconstruction],
+    found: Iterable[ReconstructionScores],
     family: str,
     method: str,
     n: int,
     problem: str,
     relaxation: str,
     source: str,
-) -> list[Reconstruction]:
+) -> list[ReconstructionScores]:
     wanted = (family, method, n, problem, relaxation)
     own = {"", source}
     return [
@@ -301,7 +304,7 @@ def _cells(
     ]
 
 
-def _value(cells: Sequence[Reconstruction], name: str, scale: float, digits: int) -> Entry:
+def _value(cells: Sequence[ReconstructionScores], name: str, scale: float, digits: int) -> Entry:
     values = np.concatenate([r.values[name] for r in cells]) * scale
     values = values[np.isfinite(values)]
     if not len(values):
@@ -312,12 +315,12 @@ def _value(cells: Sequence[Reconstruction], name: str, scale: float, digits: int
     return Value(float(values.mean()), std, digits)
 
 
-def _mean(cells: Sequence[Reconstruction], name: str, digits: int) -> Entry:
+def _mean(cells: Sequence[ReconstructionScores], name: str, digits: int) -> Entry:
     found = _value(cells, name, 1.0, digits) if cells else None
     return replace(found, std=None) if isinstance(found, Value) else found
 
 
-def _spread(cells: Sequence[Reconstruction]) -> Entry:
+def _spread(cells: Sequence[ReconstructionScores]) -> Entry:
     if not cells:
         return None
     means = [float(r.values["psnr"].mean()) for r in cells]
@@ -325,7 +328,7 @@ def _spread(cells: Sequence[Reconstruction]) -> Entry:
     return Value(float(np.mean(means)), half, 2)
 
 
-def _how_many(found: Iterable[Reconstruction], problem: str) -> str:
+def _how_many(found: Iterable[ReconstructionScores], problem: str) -> str:
     counts: dict[str, set[int]] = {}
     for r in found:
         label = r.label

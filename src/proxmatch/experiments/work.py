@@ -13,16 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch.baselines import Identity, no_denoiser, total_variation, wiener
+from proxmatch.baselines import Identity, no_denoiser, total_variation, wiener_filter
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
-from proxmatch.experiments import pictures
+from proxmatch.experiments import strips
 from proxmatch.experiments.cells import Cell, Outcome
 from proxmatch.experiments.certificates import certificate
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.measure import Effort, measure
-from proxmatch.experiments.models import checkpoint, denoiser
+from proxmatch.experiments.origins import checkpoint, restored
 from proxmatch.learning import Penalty, TrainingSettings, adapt, adaptation_settings, train
 from proxmatch.learning.auto import Search, auto
 from proxmatch.learning.hold_out import hold_out
@@ -94,16 +94,16 @@ def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Works
         "status": str(found.run.status),
         "steps": found.run.steps,
         "step": found.run.steps,
-        "record": found.model.record,
+        "record": found.denoiser.record,
     }
-    return Outcome(result, checkpoint(found.model))
+    return Outcome(result, checkpoint(found.denoiser))
 
 
 def _adaptation(
     cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
 ) -> Outcome:
     s = cell.settings
-    source = denoiser(needs["model"])
+    source = restored(needs["model"])
     images = inputs.sets[s["set"]][: s["images"]["count"]]
     with warnings.catch_warnings():
         for warning in (AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning):
@@ -132,7 +132,7 @@ def _adaptation(
                 held_out=s["best"],
                 fabric=fabric_of(shop),
             )
-    record = found.model.record.get("adapted", {})
+    record = found.denoiser.record.get("adapted", {})
     chosen = next((candidate.name for candidate in found.table if candidate.chosen), None)
     result = {
         "status": str(found.status) if chosen is None else f"chose {chosen}",
@@ -145,7 +145,7 @@ def _adaptation(
         ],
         "record": record,
     }
-    return Outcome(result, checkpoint(found.model))
+    return Outcome(result, checkpoint(found.denoiser))
 
 
 def search_of(spec: Mapping[str, Any]) -> Search:
@@ -170,7 +170,7 @@ def settings_of(
     draws = 4 if len(images) <= 10 else 1
     told = adaptation_settings(source, spec["loss"], number * draws).model_dump()
     told["seed"] = spec["seed"]
-    told["optimiser"] |= spec["optimiser"]
+    told["optimizer"] |= spec["optimizer"]
     if spec["penalty"]:
         told["penalty"] = Penalty(iterations=5)
     if spec["max_steps"] is not None:
@@ -188,11 +188,11 @@ def _reconstruction(
     reference: Denoise | None = None
     if "reference" in cell.needs:
         same = cell.needs["reference"] == cell.needs.get("model")
-        reference = deployed if same else denoiser(needs["reference"], shop.device)
+        reference = deployed if same else restored(needs["reference"], shop.device)
     found = measure(
         deployed,
-        problem,
         truth,
+        problem,
         inputs.ids[: len(truth)],
         reference=reference,
         effort=Effort(
@@ -222,17 +222,21 @@ def _deployed(
     if images is None:
         if "baseline" in s:
             return Identity(problem.img_size[0]), None, None, None
-        model = denoiser(needs["model"], shop.device)
-        return model, model.t if isinstance(model, Relaxed) else 1.0, None, None
+        denoiser = restored(needs["model"], shop.device)
+        return denoiser, denoiser.t if isinstance(denoiser, Relaxed) else 1.0, None, None
     if "baseline" in s:
-        fit: Any = {"none": no_denoiser, "wiener": wiener, "tv": total_variation}[s["baseline"]]
-        found = fit(problem, images, seed=s["seed"])
+        fit: Any = {"none": no_denoiser, "wiener": wiener_filter, "tv": total_variation}[
+            s["baseline"]
+        ]
+        found = fit(images, problem, seed=s["seed"])
         if s["baseline"] == "none":
             stop = max(1, found.chosen.iteration)
             return found.denoiser, None, stop, {"iteration": stop}
         return found.denoiser, None, None, {"strength": found.chosen.strength}
-    model = denoiser(needs["model"], shop.device)
-    relaxed = choose_strength(model, problem, images, strengths=tuning["strengths"], seed=s["seed"])
+    denoiser = restored(needs["model"], shop.device)
+    relaxed = choose_strength(
+        denoiser, images, problem, strengths=tuning["strengths"], seed=s["seed"]
+    )
     t = relaxed.chosen.strength
     scores = {str(trial.strength): round(trial.psnr, 4) for trial in relaxed.table}
     how = {"strength": t, "sigma": relaxed.chosen.sigma, "scores": scores}
@@ -247,13 +251,13 @@ def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Wo
     if "baseline" in s:
         deployed = _deployed(s, inputs, needs, problem, shop)[0]
     else:
-        model = denoiser(needs["model"], shop.device)
+        denoiser = restored(needs["model"], shop.device)
         level = (known.get("tuned") or {}).get("sigma")
-        deployed = Relaxed(model, known["t"], level) if s["tuning"] else model
+        deployed = Relaxed(denoiser, known["t"], level) if s["tuning"] else denoiser
     ids = inputs.ids[: len(truth)]
     y = problem.measure(truth, ids=ids, seed=s["seed"])
-    strips = pictures.strips(deployed, problem, y, s["frames"], known["iterations"])
-    files = {f"{index}.png": pictures.png(strip) for index, strip in enumerate(strips)}
+    made = strips.strips(deployed, y, problem, s["frames"], known["iterations"])
+    files = {f"{index}.png": strips.png(strip) for index, strip in enumerate(made)}
     return Outcome({"status": "completed", "ids": list(ids)}, files)
 
 
@@ -263,9 +267,9 @@ def _certificate(
     s = cell.settings
     truth = inputs.test[: s["test"]["count"]].double()
     problem = problem_of(s, truth.shape[1]).to(torch.float64)
-    models = {name: denoiser(outcome).double() for name, outcome in needs.items()}
+    models = {name: restored(outcome).double() for name, outcome in needs.items()}
     y = problem.measure(truth, ids=inputs.ids[: len(truth)], seed=s["seed"])
-    return certificate(models, models["reference"], problem, y)
+    return certificate(models, y, problem, models["reference"])
 
 
 def fabric_of(shop: Workshop) -> Any:

@@ -1,6 +1,6 @@
 """Training and adaptation: settings as data, one engine, runs that survive being killed."""
 
-from proxmatch.learning.adapt import Method, adapt
+from proxmatch.learning.adaptation import Method, adapt
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.augmentation import augment
 from proxmatch.learning.engine import Check, RunResult, RunStatus, run
@@ -9,14 +9,14 @@ from proxmatch.learning.fine_tune import adaptation_settings, fine_tune, gentle_
 from proxmatch.learning.settings import (
     PRESETS,
     Augmentation,
-    Optimiser,
+    Optimizer,
     Penalty,
     Preset,
     TrainingSettings,
-    Trajectory,
+    TrajectoryInputs,
 )
 from proxmatch.learning.sources import Batch, pairs, stream, windows
-from proxmatch.learning.train import TrainingResult, train
+from proxmatch.learning.training import TrainingResult, train
 
 __all__ = [
     "PRESETS",
@@ -28,14 +28,14 @@ __all__ = [
     "Check",
     "Evidence",
     "Method",
-    "Optimiser",
+    "Optimizer",
     "Penalty",
     "Preset",
     "RunResult",
     "RunStatus",
     "TrainingResult",
     "TrainingSettings",
-    "Trajectory",
+    "TrajectoryInputs",
     "adapt",
     "adaptation_settings",
     "assess",

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch.denoisers import ProximalDenoiser, lipschitz
+from proxmatch._internal.randomness import generator_of
+from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import DivergenceWarning
 from proxmatch.learning.hold_out import psnr_from
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import Problem, by_name
-from proxmatch.randomness import generator_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Assessment:
 
 @torch.no_grad()
 def assess(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     images: Tensor,
     problems: Sequence[Problem],
     *,
@@ -67,7 +67,7 @@ def assess(
     """Measure a denoiser on clean images, with noise that depends on the images and the seed alone.
 
     Args:
-        model: the denoiser.
+        denoiser: the denoiser.
         images: clean, ``(B, C, H, W)``.
         problems: to reconstruct the images from simulated measurements of them.
         noise: levels of the denoising figures, told to the model. L is taken at the first, of the
@@ -76,7 +76,7 @@ def assess(
         iterations: of the estimate of L.
         seed: of the noise.
     """
-    place = next(model.parameters())
+    place = next(denoiser.parameters())
     images = images.to(place)
     first = first or (0,) * len(images)
 
@@ -84,16 +84,16 @@ def assess(
         return psnr_from(found, images, first).cpu()
 
     unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(place)
-    denoising = {level: quality(model(images + level * unit, level)) for level in noise}
+    denoising = {level: quality(denoiser(images + level * unit, level)) for level in noise}
     reconstruction, diverged = {}, {}
     for name, problem in by_name(problems).items():
         placed = problem.to(place.device).to(place.dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
-            result = pnp_pgd(placed.measure(images, seed=seed), placed, model, record=())
-        reconstruction[name] = quality(result.reconstruction)
+            result = pnp_pgd(denoiser, placed.measure(images, seed=seed), placed, record=())
+        reconstruction[name] = quality(result.images)
         diverged[name] = result.status.count(Status.DIVERGED)
-    spectrum = lipschitz(model, images + noise[0] * unit, iterations=iterations)
+    spectrum = jacobian_spectrum(denoiser, images + noise[0] * unit, iterations=iterations)
     top = int(spectrum.constant.argmax())
     return Assessment(
         denoising,

@@ -12,7 +12,7 @@ from proxmatch.learning.settings import Augmentation
 
 
 def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) -> Tensor:
-    """Change each image of a batch on its own: place first, then colours, then blending.
+    """Change each image of a batch on its own: place first, then colors, then blending.
 
     Args:
         images: clean, in [0, 1], ``(B, C, H, W)``; not changed.
@@ -41,7 +41,7 @@ def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) 
 
     moved = _moved(images, flip, angle, zoom, shift).clamp(0, 1)
     mean = moved.mean((2, 3), keepdim=True)
-    matrix = torch.eye(c) + settings.colours * noise.to(images)
+    matrix = torch.eye(c) + settings.colors * noise.to(images)
     changed = torch.einsum("bij,bjhw->bihw", matrix, moved - mean)
     changed = _like(contrast, images) * changed + mean + _like(brightness, images)
     changed = changed.clamp(0, 1) ** _like(gamma, images)

@@ -35,6 +35,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proxmatch._internal.provenance import versions
+from proxmatch._internal.randomness import fingerprint
 from proxmatch.baselines import TotalVariation, Wiener
 from proxmatch.baselines.total_variation import WEIGHTS
 from proxmatch.baselines.wiener import SIGMAS
@@ -46,11 +48,9 @@ from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate, Evi
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import Penalty, TrainingSettings
-from proxmatch.learning.train import versions
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
-from proxmatch.randomness import fingerprint
-from proxmatch.transforms import Tuned, align, choose_strength, colours_of, tune
+from proxmatch.transforms import Tuned, align, choose_strength, colors_of, tune
 from proxmatch.transforms.strength import STRENGTHS
 
 #: How much the difference of two denoisers varies from image to image, in dB.
@@ -97,7 +97,7 @@ class _Maker:
 
 
 def auto(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     images: Sequence[Tensor],
     *,
     problems: Sequence[Problem],
@@ -110,7 +110,7 @@ def auto(
     """The best that can be made of a denoiser with these images; see :mod:`.auto`.
 
     Args:
-        model: the source; it is not changed.
+        denoiser: the source; it is not changed.
         images: clean, ``(C, H, W)`` each, at least ``size`` on a side.
         problems: that decide, of images of ``size``; all share one strength.
         size: side of the windows.
@@ -123,7 +123,7 @@ def auto(
     began = time.monotonic()
     search = search or Search()
     split = hold_out(images, size)
-    place = next(model.parameters())
+    place = next(denoiser.parameters())
     placed = [p.to(place.device).to(place.dtype) for p in problems]
     windows = tiles(split.training, size).to(place)
     few, judged = _some(windows, search.crops), split
@@ -133,16 +133,21 @@ def auto(
     held = judged.crops.to(place)
     tried: list[tuple[Candidate, _Maker, Denoise]] = []
     stopped = False
-    for maker in _makers(model, images, placed, size, search, seed):
+    for maker in _makers(denoiser, images, placed, size, search, seed):
         stopped = budget is not None and bool(tried) and time.monotonic() - began > budget
         if stopped:
             break
         on_candidate(maker.name)
         started = time.monotonic()
         made = maker.make(windows, few)
-        denoiser, strength = made.denoiser, made.chosen.strength
+        strength = made.chosen.strength
         found = tune(
-            partial(_itself, denoiser), (strength,), placed, held, quality=judged.quality, seed=seed
+            partial(_itself, made.denoiser),
+            (strength,),
+            held,
+            placed,
+            quality=judged.quality,
+            seed=seed,
         )
         seconds = time.monotonic() - started
         candidate = Candidate(
@@ -153,12 +158,12 @@ def auto(
             sigma=made.chosen.sigma,
             margin=made.margin,
         )
-        tried.append((candidate, maker, denoiser))
+        tried.append((candidate, maker, made.denoiser))
     source = tried[0][0]
     sound = [
-        (candidate, maker, denoiser)
-        for candidate, maker, denoiser in tried
-        if isinstance(denoiser, ProximalDenoiser)
+        (candidate, maker, made)
+        for candidate, maker, made in tried
+        if isinstance(made, ProximalDenoiser)
         and all(candidate.scores[p] >= source.scores[p] - LEEWAY for p in source.scores)
     ]
     margin = 2 * SCATTER / math.sqrt(len(split.crops))
@@ -166,7 +171,7 @@ def auto(
         sound, key=lambda entry: entry[0].score - (margin if entry[1].trained else 0)
     )
     before, after = (
-        assess(d, split.crops, placed, first=split.first, seed=seed) for d in (model, winner)
+        assess(d, split.crops, placed, first=split.first, seed=seed) for d in (denoiser, winner)
     )
     if chosen is source:
         warnings.warn(
@@ -176,12 +181,12 @@ def auto(
             stacklevel=3,
         )
     table = tuple(replace(c, chosen=c is chosen) for c, _, _ in tried)
-    if winner is not model:
+    if winner is not denoiser:
         winner.record = {
             **winner.record,
             "auto": {
                 "images": fingerprint(images),
-                "source": checkpoint.fingerprint(model),
+                "source": checkpoint.fingerprint(denoiser),
                 "problems": [p.name for p in problems],
                 "size": size,
                 "seed": seed,
@@ -222,7 +227,7 @@ def _with_paler(images: Tensor) -> Tensor:
 
 
 def _makers(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     images: Sequence[Tensor],
     problems: Sequence[Problem],
     size: int,
@@ -232,28 +237,28 @@ def _makers(
     """The candidates, cheap ones first."""
 
     def chosen(base: ProximalDenoiser, few: Tensor) -> Tuned[Any]:
-        return choose_strength(base, problems, few, strengths=search.strengths, seed=seed)
+        return choose_strength(base, few, problems, strengths=search.strengths, seed=seed)
 
     def along(make: Callable[[float], Any], grid: Sequence[float], few: Tensor) -> Tuned[Any]:
-        return tune(make, grid, problems, few, seed=seed)
+        return tune(make, grid, few, problems, seed=seed)
 
-    yield _Maker("source", lambda _, few: along(partial(_itself, model), (1.0,), few))
-    yield _Maker("relaxed", lambda _, few: chosen(model, few))
+    yield _Maker("source", lambda _, few: along(partial(_itself, denoiser), (1.0,), few))
+    yield _Maker("relaxed", lambda _, few: chosen(denoiser, few))
     yield _Maker("Wiener", lambda windows, few: along(partial(Wiener.fit, windows), SIGMAS, few))
-    if colours_of(model) is not None and not model.conditional:
+    if colors_of(denoiser) is not None and not denoiser.conditional:
         yield _Maker(
-            "aligned + relaxed", lambda windows, few: chosen(_aligned(model, windows), few)
+            "aligned + relaxed", lambda windows, few: chosen(_aligned(denoiser, windows), few)
         )
     if search.compare:
         yield _Maker("total variation", lambda _, few: along(TotalVariation, WEIGHTS, few))
-    if not model.trainable or search.steps == 0:
+    if not denoiser.trainable or search.steps == 0:
         return
     penalties: list[Penalty | None] = [None]
-    aligning = colours_of(model) is not None and not model.conditional
-    if model.penalized and not model.conditional:  # else t L < 1 is a choice of strength
+    aligning = colors_of(denoiser) is not None and not denoiser.conditional
+    if denoiser.penalized and not denoiser.conditional:  # else t L < 1 is a choice of strength
         penalties.append(Penalty(iterations=5))
     for penalty in penalties:
-        settings = gentle_settings(model, len(images), seed=seed, penalty=penalty)
+        settings = gentle_settings(denoiser, len(images), seed=seed, penalty=penalty)
         if search.steps is not None:
             bound = min(search.steps, settings.steps)
             settings = settings.model_copy(update={"steps": bound, "check_every": bound})
@@ -261,7 +266,7 @@ def _makers(
         def tuned(
             windows: Tensor, few: Tensor, settings: TrainingSettings = settings
         ) -> Tuned[Any]:
-            start = _aligned(model, windows) if aligning else model
+            start = _aligned(denoiser, windows) if aligning else denoiser
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", AdaptationWarning)
                 found = fine_tune(
@@ -273,17 +278,17 @@ def _makers(
                     select="last",
                     held_out=False,
                 )
-            return chosen(found.model, few)
+            return chosen(found.denoiser, few)
 
         begun = "aligned + fine-tuned" if aligning else "fine-tuned"
         name = f"{begun} + relaxed" if penalty is None else f"{begun} with penalty + relaxed"
         yield _Maker(name, tuned, trained=True)
 
 
-def _aligned(model: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:
+def _aligned(denoiser: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:
     with warnings.catch_warnings():  # it is scored like the others
         warnings.simplefilter("ignore", DegenerateStatisticsWarning)
-        return align(model, windows)
+        return align(denoiser, windows)
 
 
 def _itself(denoiser: Any, _: float) -> Any:

@@ -1,7 +1,7 @@
 """Adaptation without a clean image: from the measurements themselves.
 
-The colours of the images that were measured are found from their measurements
-(:mod:`proxmatch.transforms.measured_colours`), and align the denoiser. Strengths are chosen on
+The colors of the images that were measured are found from their measurements
+(:mod:`proxmatch.transforms.measured_colors`), and align the denoiser. Strengths are chosen on
 halved reconstructions (:mod:`proxmatch.transforms.strength`), the same for every candidate.
 """
 
@@ -13,24 +13,24 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from proxmatch._internal.provenance import versions
+from proxmatch._internal.randomness import fingerprint
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, InputError
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate
-from proxmatch.learning.train import versions
 from proxmatch.problems import Problem
-from proxmatch.randomness import fingerprint
 from proxmatch.transforms import (
     align,
     choose_strength,
-    colours_of,
+    colors_of,
     stand_ins,
     statistics_from_measurements,
 )
 
 
 def blind(
-    model: ProximalDenoiser, measurements: Tensor, problem: Problem, *, seed: int = 0
+    denoiser: ProximalDenoiser, measurements: Tensor, problem: Problem, *, seed: int = 0
 ) -> AdaptationResult:
     """Align and relax a denoiser for measurements; no clean image is needed.
 
@@ -38,31 +38,31 @@ def blind(
     reconstructions, which say which candidate is best, not how good it is.
 
     Args:
-        model: the source; it is not changed.
+        denoiser: the source; it is not changed.
         measurements: ``(N, ...)``, as ``problem.measure`` makes them.
         problem: what they were measured by.
         seed: of the simulated noise.
 
     Warns:
-        AdaptationWarning: nothing is known of the colours of the denoiser, or the problem hides
+        AdaptationWarning: nothing is known of the colors of the denoiser, or the problem hides
             those of the images, so that it is only relaxed; or nothing better was found.
     """
     began = time.monotonic()
-    bases: dict[str, ProximalDenoiser] = {"relaxed": model}
+    bases: dict[str, ProximalDenoiser] = {"relaxed": denoiser}
     try:
-        if colours_of(model) is None:
-            raise InputError("the record of this denoiser does not say which colours it knows")
+        if colors_of(denoiser) is None:
+            raise InputError("the record of this denoiser does not say which colors it knows")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateStatisticsWarning)
             target = statistics_from_measurements(measurements, problem)
-            bases["aligned + relaxed"] = align(model, target)
+            bases["aligned + relaxed"] = align(denoiser, target)
     except InputError as error:
         warnings.warn(f"{error}; it is relaxed only", AdaptationWarning, stacklevel=3)
-    images = stand_ins(list(bases.values())[-1], problem, measurements)
+    images = stand_ins(list(bases.values())[-1], measurements, problem)
     tried, table = {}, []
     for name, base in bases.items():
         started = time.monotonic()
-        found = choose_strength(base, problem, images, seed=seed)
+        found = choose_strength(base, images, problem, seed=seed)
         tried[name] = found.denoiser
         table.append(
             Candidate(
@@ -80,13 +80,13 @@ def blind(
             AdaptationWarning,
             stacklevel=3,
         )
-    best = tried.get(chosen.name, model)
-    if best is not model:
+    best = tried.get(chosen.name, denoiser)
+    if best is not denoiser:
         best.record = {
             **best.record,
             "auto": {
                 "measurements": fingerprint(list(measurements)),
-                "source": checkpoint.fingerprint(model),
+                "source": checkpoint.fingerprint(denoiser),
                 "problems": [problem.name],
                 "seed": seed,
                 "chosen": chosen.name,

@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from proxmatch._internal.randomness import generator_of
 from proxmatch.denoisers import GradientStep, ProximalDenoiser
 from proxmatch.errors import CheckpointError, InputError
 from proxmatch.learning import state as states
 from proxmatch.learning.muon import Muon, is_matrix
-from proxmatch.learning.settings import Levels, Optimiser, Penalty, TrainingSettings
+from proxmatch.learning.settings import Levels, Optimizer, Penalty, TrainingSettings
 from proxmatch.learning.sources import Batch, Source
 from proxmatch.losses import (
     absolute_error,
@@ -35,7 +36,6 @@ from proxmatch.losses import (
     squared_error,
     top_direction,
 )
-from proxmatch.randomness import generator_of
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -68,7 +68,7 @@ class RunResult:
     """What a run left behind.
 
     Attributes:
-        model: the trained denoiser, the one that was given.
+        denoiser: the one that was given, trained.
         status: how it ended; with ``not finite`` the weights are the last good ones.
         steps: steps done, over all interrupted parts.
         skipped: steps left out in this part because their loss was not finite.
@@ -78,7 +78,7 @@ class RunResult:
         seconds: spent, over all interrupted parts up to their last checkpoints.
     """
 
-    model: ProximalDenoiser
+    denoiser: ProximalDenoiser
     status: RunStatus
     steps: int
     skipped: int
@@ -89,7 +89,7 @@ class RunResult:
 
 
 def run(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     source: Source,
     settings: TrainingSettings,
     folder: str | Path,
@@ -102,7 +102,7 @@ def run(
     """Train a denoiser, going on from the last checkpoint in the folder if there is one.
 
     Args:
-        model: trained in place.
+        denoiser: trained in place.
         source: of the images.
         settings: of the run.
         folder: for the state and the log; made if it does not exist.
@@ -117,14 +117,14 @@ def run(
         CheckpointError: the folder holds a run with other settings, or cannot be written.
         InputError: a penalty for a denoiser that has none.
     """
-    if settings.penalty is not None and not model.penalized:
+    if settings.penalty is not None and not denoiser.penalized:
         raise InputError("the contractivity penalty is for gradient-step denoisers")
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"cannot make the folder {folder}: {error}") from error
-    fabric = fabric or _one_process(model)
+    fabric = fabric or _one_process(denoiser)
     precision = fabric.strategy.precision.precision
     if precision not in ("32-true", "64-true"):
         raise InputError(
@@ -136,17 +136,17 @@ def run(
         raise InputError(
             f"a batch of {settings.batch} cannot be shared by {fabric.world_size} processes"
         )
-    optimisers = _optimisers(model, settings.optimiser)
+    optimizers = _optimizers(denoiser, settings.optimizer)
     mean = None
     if settings.averaging is not None:
         rule = get_ema_multi_avg_fn(settings.averaging)  # type: ignore[no-untyped-call]
-        mean = AveragedModel(model, multi_avg_fn=rule)
-    wrapped, *wrapped_optimisers = fabric.setup(model, *optimisers)
+        mean = AveragedModel(denoiser, multi_avg_fn=rule)
+    wrapped, *wrapped_optimizers = fabric.setup(denoiser, *optimizers)
     told = {**settings.model_dump(mode="json"), **(about or {})}
     memory, began = _Memory(), time.monotonic()
-    first = states.capture(0, told, model, optimisers, *memory.written(mean))
+    first = states.capture(0, told, denoiser, optimizers, *memory.written(mean))
     start = 0
-    found = _resume(folder, told, model, optimisers)
+    found = _resume(folder, told, denoiser, optimizers)
     if found is not None:
         start, memory = found.step, _Memory.read(found)
         began -= memory.seconds
@@ -159,7 +159,7 @@ def run(
     def look(step: int) -> None:
         if check is None:
             return
-        shown = mean.module if mean is not None else model
+        shown = mean.module if mean is not None else denoiser
         assert isinstance(shown, ProximalDenoiser)  # noqa: S101
         shown.eval()
         seen = check(shown)
@@ -169,16 +169,16 @@ def run(
 
     if start == 0:
         look(0)
-    model.train()
+    denoiser.train()
     for step in range(start, settings.steps):
-        for optimiser in optimisers:
-            for group in optimiser.param_groups:
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * schedule(settings, step)
-        batch = share(source(step, settings), fabric.global_rank, fabric.world_size, model)
-        loss, facts = objective(wrapped, model, batch, settings, step, fabric, memory.directions)
+        batch = share(source(step, settings), fabric.global_rank, fabric.world_size, denoiser)
+        loss, facts = objective(wrapped, denoiser, batch, settings, step, fabric, memory.directions)
         value = _mean(fabric, loss)
-        clip = settings.optimiser.clip
-        size = _gradient(fabric, loss, model, clip and clip * facts["scale"])
+        clip = settings.optimizer.clip
+        size = _gradient(fabric, loss, denoiser, clip and clip * facts["scale"])
         if not (math.isfinite(value) and math.isfinite(size)):
             skipped, in_a_row = skipped + 1, in_a_row + 1
             if in_a_row >= settings.patience:
@@ -188,11 +188,11 @@ def run(
                 continue
         else:
             in_a_row = 0
-            for wrapped_optimiser in wrapped_optimisers:
-                wrapped_optimiser.step()
-            model.project_()
+            for wrapped_optimizer in wrapped_optimizers:
+                wrapped_optimizer.step()
+            denoiser.project_()
             if mean is not None:
-                mean.update_parameters(model)
+                mean.update_parameters(denoiser)
             on_step(step + 1, value)
         done, last = step + 1, step + 1 == settings.steps
         if not in_a_row and (done % settings.log_every == 0 or last):
@@ -204,29 +204,29 @@ def run(
         memory.seconds = time.monotonic() - began
         if fabric.is_global_zero and (done % settings.checkpoint_every == 0 or last):
             states.write(
-                states.capture(done, told, model, optimisers, *memory.written(mean)),
+                states.capture(done, told, denoiser, optimizers, *memory.written(mean)),
                 folder,
                 {LOG: "".join(json.dumps(line) + "\n" for line in log).encode()},
             )
-    model.eval()
+    denoiser.eval()
     steps = settings.steps
     if status is RunStatus.NOT_FINITE:
         good = states.read(folder) or first
         steps = good.step
-        states.restore(good, model, optimisers)
+        states.restore(good, denoiser, optimizers)
         if mean is not None:
             mean.load_state_dict(good.part("mean"))
         log = [line for line in log if line["step"] <= steps]
     if mean is not None:
-        model.load_state_dict(mean.module.state_dict())
+        denoiser.load_state_dict(mean.module.state_dict())
     return RunResult(
-        model, status, steps, skipped, log, memory.best, memory.best_step, memory.seconds
+        denoiser, status, steps, skipped, log, memory.best, memory.best_step, memory.seconds
     )
 
 
 @dataclass
 class _Memory:
-    """What a run remembers beside weights and optimiser.
+    """What a run remembers beside weights and optimizer.
 
     Attributes:
         directions: of the penalty, by the key of their input.
@@ -239,10 +239,12 @@ class _Memory:
     best_score: float | None = None
     seconds: float = 0.0
 
-    def consider(self, score: float | None, step: int, model: ProximalDenoiser) -> None:
+    def consider(self, score: float | None, step: int, denoiser: ProximalDenoiser) -> None:
         if score is not None and (self.best_score is None or score > self.best_score):
             self.best_step, self.best_score = step, score
-            self.best = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
+            self.best = {
+                name: t.detach().cpu().clone() for name, t in denoiser.state_dict().items()
+            }
 
     def written(self, mean: AveragedModel | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"direction.{key}": v for key, v in self.directions.items()}
@@ -257,16 +259,16 @@ class _Memory:
         return cls(directions, state.part("best") or None, **state.facts)
 
 
-def _optimisers(model: ProximalDenoiser, settings: Optimiser) -> list[torch.optim.Optimizer]:
+def _optimizers(denoiser: ProximalDenoiser, settings: Optimizer) -> list[torch.optim.Optimizer]:
     """Adam, and Muon for the convolutions inside the network if there is a rate for them."""
     inner: list[torch.nn.Parameter] = []
     if settings.matrices is not None:
-        inner = [p for p in model.parameters() if is_matrix(p)]
-    others = [p for p in model.parameters() if not any(p is q for q in inner)]
+        inner = [p for p in denoiser.parameters() if is_matrix(p)]
+    others = [p for p in denoiser.parameters() if not any(p is q for q in inner)]
     found: list[torch.optim.Optimizer] = [torch.optim.Adam(others, betas=settings.betas)]
     found += [Muon(inner, decay=settings.decay)] if inner else []
-    for optimiser, peak in zip(found, (settings.rate, settings.matrices), strict=False):
-        optimiser.param_groups[0]["peak"] = peak
+    for optimizer, peak in zip(found, (settings.rate, settings.matrices), strict=False):
+        optimizer.param_groups[0]["peak"] = peak
     return found
 
 
@@ -275,33 +277,33 @@ def schedule(settings: TrainingSettings, step: int) -> float:
 
     A penalty that sets in later begins a second stage, with a smaller rate and its own cosine.
     """
-    optimiser, penalty = settings.optimiser, settings.penalty
+    optimizer, penalty = settings.optimizer, settings.penalty
     progress = step / max(settings.steps - 1, 1)
     begin = penalty.begin if penalty is not None and penalty.begin > 0 else 1.0
-    rate = min(1.0, (step + 1) / max(optimiser.warmup, 1))
+    rate = min(1.0, (step + 1) / max(optimizer.warmup, 1))
     if penalty is not None and 0 < penalty.begin <= progress:
         rate, progress = rate * penalty.restart, (progress - begin) / (1 - begin)
     else:
         progress = min(1.0, progress / begin)
     cosine = (1 + math.cos(math.pi * progress)) / 2
-    return rate * (optimiser.final + (1 - optimiser.final) * cosine)
+    return rate * (optimizer.final + (1 - optimizer.final) * cosine)
 
 
-def share(batch: Batch, rank: int, processes: int, model: ProximalDenoiser) -> Batch:
+def share(batch: Batch, rank: int, processes: int, denoiser: ProximalDenoiser) -> Batch:
     """The part of a batch that one process works on, where its model is, with the model's sigma."""
     mine = slice(rank, None, processes)
-    place = next(model.parameters())
+    place = next(denoiser.parameters())
     keys = None if batch.keys is None else batch.keys[mine]
     level = None
     if batch.level is not None:
-        own = math.nan if model.sigma is None else model.sigma
+        own = math.nan if denoiser.sigma is None else denoiser.sigma
         level = batch.level[mine].to(place).nan_to_num(own)
     return Batch(batch.noisy[mine].to(place), batch.clean[mine].to(place), keys, level)
 
 
 def objective(
     forward: Callable[..., Tensor],
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     batch: Batch,
     settings: TrainingSettings,
     step: int,
@@ -332,9 +334,9 @@ def objective(
         loss = matching(output, clean, gamma).mean()
         facts |= {"gamma": gamma, "saturation": float(-(-scale * residual**2).expm1().mean())}
     penalty = settings.penalty
-    if penalty is not None and isinstance(model, GradientStep) and progress >= penalty.begin:
-        v = _directions(model, batch, penalty, settings.seed, step, fabric, directions)
-        excess = contractivity_penalty(model, batch.noisy, v, penalty.limit, batch.level)
+    if penalty is not None and isinstance(denoiser, GradientStep) and progress >= penalty.begin:
+        v = _directions(denoiser, batch, penalty, settings.seed, step, fabric, directions)
+        excess = contractivity_penalty(denoiser, batch.noisy, v, penalty.limit, batch.level)
         loss = loss + scale * penalty.weight * excess.mean()
         largest = _gathered(fabric, excess.detach()).max().sqrt()
         facts["contractivity"] = penalty.limit + float(largest)  # what is not above is not told
@@ -350,7 +352,7 @@ def _balance(settings: TrainingSettings, batch: Batch) -> Tensor | None:
 
 
 def _directions(
-    model: GradientStep,
+    denoiser: GradientStep,
     batch: Batch,
     penalty: Penalty,
     seed: int,
@@ -368,7 +370,7 @@ def _directions(
         [v if key is None else kept.get(key, v) for key, v in zip(keys, fresh, strict=True)]
     )
     v = top_direction(
-        model,
+        denoiser,
         batch.noisy,
         start.to(batch.noisy),
         iterations=penalty.iterations,
@@ -397,17 +399,19 @@ def _mean(fabric: Fabric, loss: Tensor) -> float:
     return float(total) if isinstance(total, Tensor) else math.nan
 
 
-def _gradient(fabric: Fabric, loss: Tensor, model: ProximalDenoiser, clip: float | None) -> float:
+def _gradient(
+    fabric: Fabric, loss: Tensor, denoiser: ProximalDenoiser, clip: float | None
+) -> float:
     """Fill in the gradient, bounded by ``clip``; its norm before that."""
-    model.zero_grad()
+    denoiser.zero_grad()
     fabric.backward(loss)
-    return float(torch.nn.utils.clip_grad_norm_(model.parameters(), clip or math.inf))
+    return float(torch.nn.utils.clip_grad_norm_(denoiser.parameters(), clip or math.inf))
 
 
-def _one_process(model: ProximalDenoiser) -> Fabric:
+def _one_process(denoiser: ProximalDenoiser) -> Fabric:
     from lightning_fabric import Fabric
 
-    device = next(model.parameters()).device
+    device = next(denoiser.parameters()).device
     accelerator = "cuda" if device.type == "cuda" else "cpu"
     return Fabric(accelerator=accelerator, devices=1)
 
@@ -415,8 +419,8 @@ def _one_process(model: ProximalDenoiser) -> Fabric:
 def _resume(
     folder: Path,
     told: dict[str, Any],
-    model: ProximalDenoiser,
-    optimisers: Sequence[torch.optim.Optimizer],
+    denoiser: ProximalDenoiser,
+    optimizers: Sequence[torch.optim.Optimizer],
 ) -> states.State | None:
     found = states.read(folder)
     if found is None:
@@ -429,7 +433,7 @@ def _resume(
             "choose another folder, or remove this one"
         )
     try:
-        states.restore(found, model, optimisers)
+        states.restore(found, denoiser, optimizers)
     except (RuntimeError, KeyError) as error:
         raise CheckpointError(f"{folder} holds a run of another model: {error}") from error
     return found

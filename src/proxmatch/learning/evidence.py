@@ -88,7 +88,7 @@ class AdaptationResult:
     """An adapted denoiser.
 
     Attributes:
-        model: the adapted denoiser; the one that was given is as it was.
+        denoiser: the adapted one; the one that was given is as it was.
         status: how the run ended.
         step: after how many steps its weights were taken.
         history: the log: loss, gamma, gradient norm, saturation, checks.
@@ -98,7 +98,7 @@ class AdaptationResult:
         table: what was tried, if there was a choice.
     """
 
-    model: ProximalDenoiser
+    denoiser: ProximalDenoiser
     status: RunStatus
     step: int
     history: list[dict[str, Any]]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from torch import Tensor
 
+from proxmatch._internal.provenance import versions
+from proxmatch._internal.randomness import fingerprint
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.assess import Assessment, assess
@@ -19,20 +21,18 @@ from proxmatch.learning.engine import Check, run
 from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Evidence
 from proxmatch.learning.frame import around, core, inside
 from proxmatch.learning.hold_out import HoldOut, hold_out
+from proxmatch.learning.query_points import along_trajectory
 from proxmatch.learning.settings import (
     Augmentation,
     Levels,
-    Optimiser,
+    Optimizer,
     Penalty,
     TrainingSettings,
-    Trajectory,
+    TrajectoryInputs,
 )
 from proxmatch.learning.sources import pairs
-from proxmatch.learning.train import versions
-from proxmatch.learning.trajectory import along_trajectory
 from proxmatch.losses import Constant, FromData, GammaSchedule, Geometric
 from proxmatch.problems import Problem
-from proxmatch.randomness import fingerprint
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -47,7 +47,7 @@ Select = Literal["best", "last"]
 
 
 def fine_tune(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     images: Sequence[Tensor],
     settings: TrainingSettings,
     *,
@@ -63,7 +63,7 @@ def fine_tune(
     """Train a copy of a denoiser on images; see :func:`proxmatch.learning.adapt`.
 
     Args:
-        model: an LPN or a GradientStep, maybe aligned, in whose frame it is then trained.
+        denoiser: an LPN or a GradientStep, maybe aligned, in whose frame it is then trained.
         images: clean, ``(C, H, W)`` each.
         settings: of the training.
         problems: that decide what is best, and whose trajectories are followed if the settings ask
@@ -80,7 +80,7 @@ def fine_tune(
         raise InputError("select='best' needs held-out images; take select='last'")
     split = hold_out(images, size) if held_out else None
     training = images if split is None else split.training
-    adapted = copy.deepcopy(model)
+    adapted = copy.deepcopy(denoiser)
     network = core(adapted)
     before = check = None
     if split is not None:
@@ -88,7 +88,7 @@ def fine_tune(
         check = _checker(adapted, before, split, problems, settings)
     about = {
         "images": fingerprint(images),
-        "source": checkpoint.fingerprint(model),
+        "source": checkpoint.fingerprint(denoiser),
         "draws": draws,
         "held_out": held_out,
         "size": size,
@@ -122,7 +122,7 @@ def fine_tune(
         _speak(evidence, step, select)
     lost = [line["saturation"] > 0.95 for line in result.history if "saturation" in line]
     network.record = {
-        **core(model).record,
+        **core(denoiser).record,
         "adapted": {
             **about,
             "number": len(images),
@@ -148,19 +148,19 @@ def fine_tune(
 
 
 def adaptation_settings(
-    model: ProximalDenoiser, method: Loss, inputs: int, **changes: Any
+    denoiser: ProximalDenoiser, method: Loss, inputs: int, **changes: Any
 ) -> TrainingSettings:
     """The settings of the paper's methods: everything but the loss is the same for all of them.
 
     Args:
-        model: decides the noise level, the number of steps and gamma.
+        denoiser: decides the noise level, the number of steps and gamma.
         method: see :func:`proxmatch.learning.adapt`.
         inputs: how many different inputs there are, N M.
         changes: of single settings.
     """
     if method not in get_args(Loss):
         raise InputError(f"no method {method!r}; there are {', '.join(get_args(Loss))}")
-    network = core(model)
+    network = core(denoiser)
     recipe = network.recipe
     if method == "adapm" and not network.penalized:
         raise InputError("adapm is proximal matching with a penalty for gradient-step denoisers")
@@ -175,10 +175,10 @@ def adaptation_settings(
     defaults: dict[str, Any] = {
         "loss": "pm" if method == "adapm" else method,
         "gamma": gamma,
-        "noise": Levels() if network.conditional else model.sigma or ASSESSED,
+        "noise": Levels() if network.conditional else denoiser.sigma or ASSESSED,
         "steps": steps,
         "batch": batch,
-        "optimiser": Optimiser(rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1, clip=recipe.clip),
+        "optimizer": Optimizer(rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1, clip=recipe.clip),
         "penalty": Penalty(iterations=5) if method == "adapm" else None,
         "check_every": every,
         "checkpoint_every": every,
@@ -186,24 +186,24 @@ def adaptation_settings(
     return TrainingSettings.model_validate({**defaults, **changes})
 
 
-def gentle_settings(model: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
+def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
     """A short training that one image does not mislead: averaged, and augmented where need be.
 
     Args:
-        model: decides rate, batch and number of steps.
+        denoiser: decides rate, batch and number of steps.
         number: of images.
         changes: of single settings.
     """
-    network = core(model)
+    network = core(denoiser)
     recipe = network.recipe
     steps = recipe.steps[number >= 5]
     defaults: dict[str, Any] = {
         "noise": Levels() if network.conditional else (0.05, 0.15),
         "steps": steps,
         "batch": recipe.batch,
-        "optimiser": Optimiser(rate=recipe.rate, final=0.05, clip=recipe.clip or 0.02),
+        "optimizer": Optimizer(rate=recipe.rate, final=0.05, clip=recipe.clip or 0.02),
         "augmentation": Augmentation(),
-        "trajectory": Trajectory(),
+        "trajectory": TrajectoryInputs(),
         "averaging": 0.98,
         "check_every": steps,
         "checkpoint_every": 100,
@@ -211,7 +211,7 @@ def gentle_settings(model: ProximalDenoiser, number: int, **changes: Any) -> Tra
     if network.conditional:  # it is trained at all levels, those of a trajectory among them
         defaults |= {
             "steps": 300 if number < 5 else 600,
-            "optimiser": Optimiser(rate=5e-4, warmup=30, final=0.05, clip=1.0),
+            "optimizer": Optimizer(rate=5e-4, warmup=30, final=0.05, clip=1.0),
             "augmentation": None,
             "trajectory": None,
         }
@@ -220,7 +220,7 @@ def gentle_settings(model: ProximalDenoiser, number: int, **changes: Any) -> Tra
 
 
 def look(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     split: HoldOut,
     problems: Sequence[Problem],
     settings: TrainingSettings,
@@ -233,7 +233,7 @@ def look(
     elif isinstance(noise, tuple):
         noise = noise[1]
     return assess(
-        model,
+        denoiser,
         split.crops,
         problems,
         noise=(noise,),

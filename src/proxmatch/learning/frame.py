@@ -1,4 +1,4 @@
-"""Training inside an alignment: the denoiser learns in the colours it knows.
+"""Training inside an alignment: the denoiser learns in the colors it knows.
 
 With A the map of an :class:`~proxmatch.transforms.Aligned` and s its scale,
 
@@ -20,39 +20,39 @@ from proxmatch.learning.sources import Batch, Source
 from proxmatch.transforms import Aligned
 
 
-def core(model: ProximalDenoiser) -> ProximalDenoiser:
+def core(denoiser: ProximalDenoiser) -> ProximalDenoiser:
     """The network inside an aligned denoiser, or the network itself.
 
     Raises:
         InputError: there is none that could be trained.
     """
-    if isinstance(model, Aligned):
-        return core(model.inner)
-    if not model.trainable:
+    if isinstance(denoiser, Aligned):
+        return core(denoiser.inner)
+    if not denoiser.trainable:
         raise InputError(
-            f"{type(model).__name__} cannot be trained; give a network, as it is or aligned, and "
-            "choose its strength afterwards"
+            f"{type(denoiser).__name__} cannot be trained; give a network, as it is or aligned, "
+            "and choose its strength afterwards"
         )
-    return model
+    return denoiser
 
 
-def around(model: ProximalDenoiser, network: ProximalDenoiser) -> ProximalDenoiser:
+def around(denoiser: ProximalDenoiser, network: ProximalDenoiser) -> ProximalDenoiser:
     """The model with another network in the place of its own."""
-    if isinstance(model, Aligned):
-        return Aligned(around(model.inner, network), **model.settings)
+    if isinstance(denoiser, Aligned):
+        return Aligned(around(denoiser.inner, network), **denoiser.settings)
     return network
 
 
-def inside(model: ProximalDenoiser, source: Source) -> Source:
+def inside(denoiser: ProximalDenoiser, source: Source) -> Source:
     """A source as the network inside the model sees it."""
-    if not isinstance(model, Aligned):
+    if not isinstance(denoiser, Aligned):
         return source
-    enter: Callable[[Tensor], Tensor] = model.enter
-    scale = model.scale
+    enter: Callable[[Tensor], Tensor] = denoiser.enter
+    scale = denoiser.scale
 
     def entered(step: int, settings: TrainingSettings) -> Batch:
         batch = source(step, settings)
         level = None if batch.level is None else scale * batch.level
         return Batch(enter(batch.noisy), enter(batch.clean), batch.keys, level)
 
-    return inside(model.inner, entered)
+    return inside(denoiser.inner, entered)

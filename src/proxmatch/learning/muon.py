@@ -46,7 +46,7 @@ def orthogonal(matrix: Tensor, iterations: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, orthogonalised.
+    """Nesterov momentum, orthogonalized.
 
     A step has the root mean square of one of Adam's at the same rate.
 

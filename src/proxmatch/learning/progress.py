@@ -22,8 +22,13 @@ def bar(
         console: where; stderr by default, so that standard output stays for results.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn as Remaining,
+    )
 
     columns = (
         TextColumn("{task.description}"),

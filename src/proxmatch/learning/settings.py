@@ -21,7 +21,7 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Optimiser(_Settings):
+class Optimizer(_Settings):
     """Adam with warm-up and a cosine to ``final`` times the rate.
 
     Attributes:
@@ -67,11 +67,11 @@ class Penalty(_Settings):
     Attributes:
         limit: L_max.
         weight: lambda_con, beside a squared error per pixel. Ten times more, without a bound on
-            the gradient (``Optimiser.clip``), and the denoiser forgets how to denoise.
+            the gradient (``Optimizer.clip``), and the denoiser forgets how to denoise.
         iterations: power iterations a step; fewer than 10 miss the worst directions of new images.
         shift: of the power iteration.
         begin: progress at which it sets in.
-        restart: fraction of the rate with which the optimiser then starts a second cosine.
+        restart: fraction of the rate with which the optimizer then starts a second cosine.
     """
 
     limit: Positive = 0.85
@@ -90,9 +90,9 @@ class Augmentation(_Settings):
         rotation: largest angle, in degrees.
         zoom: smallest and largest magnification.
         shift: largest shift, as a fraction of the side. What comes in is the mirror image.
-        contrast: smallest and largest factor about the mean colour.
+        contrast: smallest and largest factor about the mean color.
         brightness: largest offset.
-        colours: e in the colour matrix Id + e N, N of standard normal entries.
+        colors: e in the color matrix Id + e N, N of standard normal entries.
         gamma: largest absolute logarithm of an exponent.
         blending: largest weight of another image of the batch.
     """
@@ -103,12 +103,12 @@ class Augmentation(_Settings):
     shift: float = Field(0.25, ge=0, le=1)
     contrast: tuple[Positive, Positive] = (0.6, 1.3)
     brightness: float = Field(0.15, ge=0, le=1)
-    colours: float = Field(0.12, ge=0)
+    colors: float = Field(0.12, ge=0)
     gamma: float = Field(0.3, ge=0)
     blending: float = Field(0.0, ge=0, le=1)
 
 
-class Trajectory(_Settings):
+class TrajectoryInputs(_Settings):
     """Inputs from where the denoiser is used: query points z_k of PnP-PGD.
 
     Attributes:
@@ -130,9 +130,9 @@ class TrainingSettings(_Settings):
         gamma: schedule of gamma, for the last two.
         noise: standard deviation of the noise; two numbers for a uniform draw between them;
             :class:`Levels` for networks of all levels.
-        steps: optimiser steps.
+        steps: optimizer steps.
         batch: images a step, over all processes together.
-        optimiser: of the weights.
+        optimizer: of the weights.
         penalty: contractivity penalty, for gradient-step denoisers.
         augmentation: of the clean images.
         trajectory: query points of PnP-PGD among the inputs; only an adaptation has problems.
@@ -150,10 +150,10 @@ class TrainingSettings(_Settings):
     noise: Positive | tuple[Positive, Positive] | Levels = 0.07
     steps: int = Field(1000, ge=1)
     batch: int = Field(8, ge=1)
-    optimiser: Optimiser = Optimiser()
+    optimizer: Optimizer = Optimizer()
     penalty: Penalty | None = None
     augmentation: Augmentation | None = None
-    trajectory: Trajectory | None = None
+    trajectory: TrajectoryInputs | None = None
     averaging: float | None = Field(None, gt=0, lt=1)
     seed: int = Field(0, ge=0)
     checkpoint_every: int = Field(200, ge=1)
@@ -229,14 +229,14 @@ PRESETS: dict[str, Preset] = {
         64,
         0.07,
         steps=12_000,
-        optimiser=Optimiser(rate=1e-2),
+        optimizer=Optimizer(rate=1e-2),
     ),
     "gs-compact": _preset(
         GradientStepConfig.compact(),
         32,
         0.05,
         steps=6_400,
-        optimiser=Optimiser(rate=2e-3, clip=0.02),
+        optimizer=Optimizer(rate=2e-3, clip=0.02),
         penalty=Penalty(begin=0.88),
     ),
     "gs-scaled": _preset(
@@ -246,7 +246,7 @@ PRESETS: dict[str, Preset] = {
         noise=Levels(),
         steps=15_000,
         batch=4,
-        optimiser=Optimiser(rate=1e-3, matrices=3e-3, decay=0.5, warmup=100, final=0.02, clip=1.0),
+        optimizer=Optimizer(rate=1e-3, matrices=3e-3, decay=0.5, warmup=100, final=0.02, clip=1.0),
         averaging=0.997,
     ),
     "ridge": _preset(
@@ -256,7 +256,7 @@ PRESETS: dict[str, Preset] = {
         noise=Levels(),
         steps=2_000,
         batch=4,
-        optimiser=Optimiser(rate=5e-3, warmup=50, final=0.02, clip=0.3),
+        optimizer=Optimizer(rate=5e-3, warmup=50, final=0.02, clip=0.3),
         averaging=0.995,
     ),
     "lpn-scaled": _preset(
@@ -266,7 +266,7 @@ PRESETS: dict[str, Preset] = {
         noise=Levels(),
         steps=14_000,
         batch=4,
-        optimiser=Optimiser(rate=2e-3, warmup=100, final=0.02, clip=1.0),
+        optimizer=Optimizer(rate=2e-3, warmup=100, final=0.02, clip=1.0),
         augmentation=Augmentation(
             share=0.5,
             rotation=0,
@@ -274,7 +274,7 @@ PRESETS: dict[str, Preset] = {
             shift=0,
             contrast=(0.2, 1.2),
             brightness=0.3,
-            colours=0,
+            colors=0,
             gamma=0,
         ),
         averaging=0.997,
@@ -287,7 +287,7 @@ PRESETS: dict[str, Preset] = {
         gamma={"kind": "staged"},
         steps=40_000,
         batch=64,
-        optimiser=Optimiser(rate=1e-3, betas=(0.9, 0.999), final=0.1),
+        optimizer=Optimizer(rate=1e-3, betas=(0.9, 0.999), final=0.1),
     ),
     "gs-paper": _preset(
         GradientStepConfig.drunet(),
@@ -296,7 +296,7 @@ PRESETS: dict[str, Preset] = {
         noise=(1e-3, 50 / 255),
         steps=1_000_000,
         batch=16,
-        optimiser=Optimiser(rate=1e-4, betas=(0.9, 0.999), final=0.06, clip=1e-2),
+        optimizer=Optimizer(rate=1e-4, betas=(0.9, 0.999), final=0.06, clip=1e-2),
         penalty=Penalty(limit=0.9, weight=1e-3, iterations=50, begin=0.99),
     ),
 }

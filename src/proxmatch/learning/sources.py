@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proxmatch._internal.randomness import generator_of
 from proxmatch.errors import InputError
 from proxmatch.learning.augmentation import augment
 from proxmatch.learning.settings import Levels, TrainingSettings
-from proxmatch.randomness import generator_of
 
 Draw = Callable[[int, torch.Generator], Tensor]
 

@@ -13,8 +13,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from proxmatch._internal.files import write_together
 from proxmatch.errors import CheckpointError
-from proxmatch.files import write_together
 
 FILE = "state.safetensors"
 
@@ -26,7 +26,7 @@ class State:
     Attributes:
         step: steps done.
         settings: of the run, as JSON values; a run goes on with these and no others.
-        tensors: parameters under ``model.``, the optimiser's under ``optimiser.``, and others.
+        tensors: parameters under ``model.``, the optimizer's under ``optimizer.``, and others.
         facts: what else the run remembers, JSON values.
     """
 
@@ -49,26 +49,26 @@ def capture(
     step: int,
     settings: dict[str, Any],
     model: nn.Module,
-    optimisers: Sequence[torch.optim.Optimizer],
+    optimizers: Sequence[torch.optim.Optimizer],
     others: dict[str, Tensor] | None = None,
     facts: dict[str, Any] | None = None,
 ) -> State:
-    """The state of a model, its optimisers and what else is given after ``step`` steps."""
+    """The state of a model, its optimizers and what else is given after ``step`` steps."""
     tensors = dict(others or {})
     tensors |= {f"model.{name}": t for name, t in model.state_dict().items()}
-    for i, (parameter, kept_for_it) in enumerate(_parameters(optimisers)):
+    for i, (parameter, kept_for_it) in enumerate(_parameters(optimizers)):
         for key, value in kept_for_it.get(parameter, {}).items():
-            tensors[f"optimiser.{i}.{key}"] = torch.as_tensor(value)
+            tensors[f"optimizer.{i}.{key}"] = torch.as_tensor(value)
     # Copies: on a CPU these would be the very tensors that the training changes.
     kept = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     return State(step, settings, kept, facts or {})
 
 
-def restore(state: State, model: nn.Module, optimisers: Sequence[torch.optim.Optimizer]) -> None:
+def restore(state: State, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
     """Put a state back where :func:`capture` took it from."""
     model.load_state_dict(state.part("model"))
-    for i, (parameter, kept_for_it) in enumerate(_parameters(optimisers)):
-        for key, value in state.part(f"optimiser.{i}").items():
+    for i, (parameter, kept_for_it) in enumerate(_parameters(optimizers)):
+        for key, value in state.part(f"optimizer.{i}").items():
             place = value if key == "step" else value.to(parameter)
             kept_for_it[parameter][key] = place.clone()
 
@@ -111,12 +111,12 @@ def read(folder: Path) -> State | None:
 
 
 def _parameters(
-    optimisers: Sequence[torch.optim.Optimizer],
+    optimizers: Sequence[torch.optim.Optimizer],
 ) -> list[tuple[Tensor, dict[Tensor, Any]]]:
     """Every parameter, and the states among which its own is found."""
     return [
-        (p, optimiser.state)
-        for optimiser in optimisers
-        for group in optimiser.param_groups
+        (p, optimizer.state)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
         for p in group["params"]
     ]

@@ -1,4 +1,4 @@
-"""What training and adaptation minimise: MSE, L1, proximal matching, the contractivity penalty."""
+"""What training and adaptation minimize: MSE, L1, proximal matching, the contractivity penalty."""
 
 from proxmatch.losses.contractivity import contractivity_penalty, curvature, top_direction
 from proxmatch.losses.matching import (

@@ -3,7 +3,7 @@ r"""The contractivity penalty [L - L_max]_+^2 (equation gs_contractivity_regular
 L is the largest |eigenvalue| of the Hessian H of g. It is taken in two steps:
 
 1. a direction v is found without a graph, by shifted power iteration on H, best from one kept for
-   that very image: the top modes are localised, so another image's direction is no start;
+   that very image: the top modes are localized, so another image's direction is no start;
 2. the Rayleigh quotient v^T H v / |v|^2 is evaluated with one graph. Its absolute value is a lower
    bound of L, and its derivative in the weights is exact for this v.
 
@@ -52,7 +52,7 @@ def top_direction(
 ) -> Tensor:
     """Unit directions of large eigenvalues of the Hessian of g at each image, without a graph.
 
-    Power iteration v <- (H - shift) v favours the upper end of the spectrum, which is where L is.
+    Power iteration v <- (H - shift) v favors the upper end of the spectrum, which is where L is.
     A few steps from scratch underestimate L badly; the point is to start from the last ones. The
     products H v are finite differences of D: they cost one evaluation each, and a direction need
     not be exact for the penalty to be.
@@ -63,7 +63,7 @@ def top_direction(
         start: directions to start from, the same shape.
         iterations: products with H.
         shift: subtracted from H, which speeds up the search; the top is found if L > 2 shift, and
-            below that there is nothing to penalise.
+            below that there is nothing to penalize.
         sigma: noise level, as in the denoiser's ``forward``.
     """
     x, v = x.detach(), _unit(start.detach())

@@ -44,7 +44,7 @@ def scaled_squared_error(output: Tensor, target: Tensor, rms: float) -> Tensor:
     """d^2 / (2 gamma^2), ``(B,)``: the scale of proximal matching without its exponential.
 
     The control that tells what the exponential does from what a gradient scale that grows as gamma
-    shrinks does to an optimiser. To first order in it, both are the same.
+    shrinks does to an optimizer. To first order in it, both are the same.
     """
     return _exponent(output, target, rms)
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from proxmatch.problems.box_inpainting import box_inpainting
-from proxmatch.problems.catalogue import make_problem
+from proxmatch.problems.catalog import make_problem
 from proxmatch.problems.compressed_sensing import compressed_sensing
 from proxmatch.problems.deblurring import gaussian_deblurring
 from proxmatch.problems.demosaicing import demosaicing

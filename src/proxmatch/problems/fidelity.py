@@ -40,7 +40,7 @@ def curvature(data_fidelity: DataFidelity) -> float:
     return float(found)
 
 
-def lipschitz(
+def gradient_bound(
     data_fidelity: DataFidelity, physics: LinearPhysics, img_size: ImageSize
 ) -> SquaredNorm:
     """L_f = curvature * ||A||_2^2, exact where the norm and the curvature are."""

@@ -32,10 +32,10 @@ def mask_picture(file: str | Path) -> Tensor:
 
 
 def _gray(file: str | Path) -> Tensor:
-    from proxmatch.data import pictures  # its package imports this one
+    from proxmatch.data import decoding  # its package imports this one
 
     try:
-        pixels, _ = pictures.load(Path(file))
+        pixels, _ = decoding.load(Path(file))
     except DataError as error:
         raise InputError(f"{file}: {error}") from error
     white = torch.iinfo(torch.uint8).max if pixels.dtype.itemsize == 1 else 65535

@@ -26,7 +26,7 @@ def motion_deblurring(
     ] = 9,
     angle: Annotated[
         float | None,
-        "of a straight stroke, in degrees anticlockwise from the horizontal; a random path "
+        "of a straight stroke, in degrees counterclockwise from the horizontal; a random path "
         "(deepinv's MotionBlurGenerator) unless given",
     ] = None,
     seed: Seed = 0,

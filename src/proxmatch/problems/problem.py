@@ -22,7 +22,7 @@ from torch import Tensor
 
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
 from proxmatch.problems import checks
-from proxmatch.problems.fidelity import curvature, lipschitz, parameters
+from proxmatch.problems.fidelity import curvature, gradient_bound, parameters
 from proxmatch.problems.image_sizes import ImageSize, check_dtype, check_image_size
 from proxmatch.problems.measuring import measured
 from proxmatch.problems.norms import SquaredNorm
@@ -54,8 +54,8 @@ class Problem:
         img_size: (C, H, W) of the images.
         eta: step size.
         iterations: number of steps.
-        lipschitz: L_f, the Lipschitz constant of grad f; ||A||_2^2 for f = 1/2 ||Ax - y||^2.
-        initialisation: (y, physics) -> x_0.
+        gradient_bound: L_f, the Lipschitz constant of grad f; ||A||_2^2 for f = 1/2 ||Ax - y||^2.
+        initialization: (y, physics) -> x_0.
         device: where the operator lives.
         dtype: its precision, that of all images and measurements.
         data_fidelity: f.
@@ -74,8 +74,8 @@ class Problem:
     img_size: ImageSize
     eta: float
     iterations: int
-    lipschitz: SquaredNorm
-    initialisation: Start
+    gradient_bound: SquaredNorm
+    initialization: Start
     device: torch.device
     dtype: torch.dtype
     data_fidelity: DataFidelity = field(default_factory=L2)
@@ -90,17 +90,17 @@ class Problem:
             raise InputError(f"iterations must be at least 1, got {self.iterations}")
         if self.warm is not None and self.warm < 0:
             raise InputError(f"warm must be 0 or more, got {self.warm}")
-        product = self.eta * self.lipschitz.value
+        product = self.eta * self.gradient_bound.value
         if product < 1:
             return
-        kind = "is" if self.lipschitz.exact else "is bounded by"
+        kind = "is" if self.gradient_bound.exact else "is bounded by"
         message = (
             f"eta * L_f = {product:.6g} is not below 1 (eta = {self.eta:.6g}; L_f {kind} "
-            f"{self.lipschitz.value:.6g}): the convergence theory does not hold"
+            f"{self.gradient_bound.value:.6g}): the convergence theory does not hold"
         )
         if not self.allow_large_step:
             raise StepSizeError(
-                f"{message}. Take eta below {1 / self.lipschitz.value:.6g}, or pass "
+                f"{message}. Take eta below {1 / self.gradient_bound.value:.6g}, or pass "
                 "allow_large_step=True"
             )
         warnings.warn(message, StepSizeWarning, stacklevel=3)
@@ -114,7 +114,7 @@ class Problem:
         data_fidelity: DataFidelity | None = None,
         eta: float | None = None,
         iterations: int = ITERATIONS,
-        initialisation: Start | None = None,
+        initialization: Start | None = None,
         allow_large_step: bool = False,
         name: str | None = None,
     ) -> Problem:
@@ -128,7 +128,7 @@ class Problem:
                 given.
             eta: step size; 0.95 / L_f unless given.
             iterations: number of steps.
-            initialisation: (y, physics) -> x_0; A^T y unless given.
+            initialization: (y, physics) -> x_0; A^T y unless given.
             allow_large_step: accept eta L_f >= 1, with a warning.
             name: the class of the physics unless given.
 
@@ -153,15 +153,15 @@ class Problem:
         device, dtype = placement(physics)
         checks.check_physics(physics, torch.zeros(1, *img_size, device=device, dtype=dtype))
         checks.check_noise(physics, fidelity)
-        bound = lipschitz(fidelity, physics, img_size)
+        bound = gradient_bound(fidelity, physics, img_size)
         return cls(
             name=name or type(physics).__name__,
             physics=physics,
             img_size=img_size,
             eta=SAFETY / bound.value if eta is None else eta,
             iterations=iterations,
-            lipschitz=bound,
-            initialisation=initialisation or adjoint,
+            gradient_bound=bound,
+            initialization=initialization or adjoint,
             device=device,
             dtype=dtype,
             data_fidelity=fidelity,
@@ -185,13 +185,13 @@ class Problem:
         else:
             physics = moved(self.physics, device, dtype)
         fidelity = deepcopy(self.data_fidelity).to(device, dtype)
-        bound = self.lipschitz
+        bound = self.gradient_bound
         if bound.exact:
-            bound = lipschitz(fidelity, physics, self.img_size)
+            bound = gradient_bound(fidelity, physics, self.img_size)
         return replace(
             self,
             physics=physics,
-            lipschitz=bound,
+            gradient_bound=bound,
             data_fidelity=fidelity,
             device=device,
             dtype=dtype,
@@ -239,11 +239,11 @@ class Problem:
         """x_0, ``(B, C, H, W)``, from measurements y.
 
         Raises:
-            InputError: y does not fit the problem, or the initialisation does not make images.
+            InputError: y does not fit the problem, or the initialization does not make images.
         """
         self.check_measurement(y)
-        x = self.initialisation(y, self.physics)
-        self.check_image(x, "the initialisation")
+        x = self.initialization(y, self.physics)
+        self.check_image(x, "the initialization")
         return x
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
@@ -323,7 +323,7 @@ class Problem:
                 f"{tuple(tensor.shape)}"
             )
         checks.check_finite(tensor, "y")
-        norm = self.lipschitz.value / curvature(self.data_fidelity)
+        norm = self.gradient_bound.value / curvature(self.data_fidelity)
         checks.check_range(tensor, norm, math.prod(self.img_size))
         if hasattr(self.data_fidelity, "check"):
             self.data_fidelity.check(tensor)

@@ -32,7 +32,7 @@ from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.physics import GaussianNoise, LinearPhysics, NoiseModel, ZeroNoise
 
 from proxmatch.errors import InputError
-from proxmatch.problems.fidelity import lipschitz
+from proxmatch.problems.fidelity import gradient_bound
 from proxmatch.problems.image_sizes import Size, check_dtype, image_size
 from proxmatch.problems.problem import ITERATIONS, SAFETY, Problem, Start, adjoint
 
@@ -196,7 +196,7 @@ def register(
             check_dtype(dtype)
             made, place = design(img_size, **options), torch.device(device)
             physics = made.physics(place, dtype)
-            bound = lipschitz(made.data_fidelity, physics, img_size)
+            bound = gradient_bound(made.data_fidelity, physics, img_size)
             eta = made.eta if eta is None else eta
             return Problem(
                 name=name,
@@ -204,8 +204,8 @@ def register(
                 img_size=img_size,
                 eta=SAFETY / bound.value if eta is None else eta,
                 iterations=iterations,
-                lipschitz=bound,
-                initialisation=made.start,
+                gradient_bound=bound,
+                initialization=made.start,
                 device=place,
                 dtype=dtype,
                 data_fidelity=made.data_fidelity,

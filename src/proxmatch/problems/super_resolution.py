@@ -105,7 +105,7 @@ def upsample(y: Tensor, physics: LinearPhysics) -> Tensor:
     """Bicubic interpolation of measurements onto the full grid, without a shift.
 
     Full pixel j sits at the measured coordinate j / factor, since decimation keeps pixel 0. Common
-    upsampling centres the grids on each other and is off by (factor - 1) / 2 pixels.
+    upsampling centers the grids on each other and is off by (factor - 1) / 2 pixels.
     """
     h, w = y.shape[-2:]
     rows = _coordinates(h, physics.factor, y)
@@ -128,12 +128,12 @@ def _coordinates(n: int, factor: int, like: Tensor) -> Tensor:
 
 def _decimation(kernel: Tensor, n: int, factor: int) -> Tensor:
     """``(n / factor, n)`` matrix of circular convolution at every factor-th of n pixels."""
-    centred = kernel.new_zeros(n)
-    centred[: len(kernel)] = kernel
-    centred = centred.roll(-(len(kernel) // 2))
+    centered = kernel.new_zeros(n)
+    centered[: len(kernel)] = kernel
+    centered = centered.roll(-(len(kernel) // 2))
     kept = torch.arange(0, n, factor, device=kernel.device)
     offset = kept[:, None] - torch.arange(n, device=kernel.device)
-    return centred[offset % n]
+    return centered[offset % n]
 
 
 def _build(

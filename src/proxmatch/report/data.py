@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from proxmatch.report import words
+from proxmatch.report import wording
+from proxmatch.report.album import Album
 from proxmatch.report.digest import Digest
 from proxmatch.report.folder import Folder
-from proxmatch.report.pictures import Album
+from proxmatch.report.narrative import Narrative
 from proxmatch.report.schema import ImageRow, Pictures, Setting
-from proxmatch.report.story import Story
-from proxmatch.report.summary import Cell, Curve
-from proxmatch.report.tables import order_relaxations
+from proxmatch.report.summary import Curve, Summary
+from proxmatch.report.table_views import order_relaxations
 
 
 def data(
-    folder: Folder, digest: Digest, story: Story | None, album: Album | None
+    folder: Folder, digest: Digest, story: Narrative | None, album: Album | None
 ) -> dict[str, Any]:
     """All of it; each part is empty when there is nothing to show."""
     settings = [c.setting for c in digest.cells] + [c.setting for c in digest.curves]
@@ -24,14 +24,14 @@ def data(
     return {
         "methods": {name: asdict(style) for name, style in digest.looks.items()},
         "denoisers": [
-            {"family": b.family, "source": b.source, "label": words.denoiser(b)}
+            {"family": b.family, "source": b.source, "label": wording.denoiser(b)}
             for b in digest.blocks
         ],
         "relaxations": [
-            {"name": name, "label": words.relaxation(name)}
+            {"name": name, "label": wording.relaxation(name)}
             for name in order_relaxations(s.relaxation for s in settings)
         ],
-        "claimed": [words.denoiser(block) for block in digest.claimed],
+        "claimed": [wording.denoiser(block) for block in digest.claimed],
         "cells": [_cell(cell) for cell in digest.cells],
         "curves": [_curve(curve) for curve in digest.curves],
         "story": None
@@ -62,7 +62,7 @@ def _key(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: Summary) -> dict[str, Any]:
     return _key(cell.setting) | {
         "psnr": _short(cell.psnr),
         "gap": _short(cell.gap),

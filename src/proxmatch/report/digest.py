@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from proxmatch.report import claims, summary
-from proxmatch.report.colours import Style, styles
+from proxmatch.report import claim_list, summary
 from proxmatch.report.folder import Folder
+from proxmatch.report.method_styles import Style, styles
 from proxmatch.report.schema import Verdict
-from proxmatch.report.summary import Cell, Curve, Denoiser
-from proxmatch.report.tables import Table, markdown, tables
+from proxmatch.report.summary import Curve, Denoiser, Summary
+from proxmatch.report.table_views import TableView, markdown, tables
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Digest:
         claimed: the denoisers of the claims.
     """
 
-    cells: list[Cell]
+    cells: list[Summary]
     curves: list[Curve]
     blocks: list[Denoiser]
     looks: dict[str, Style]
-    tables: list[Table]
+    tables: list[TableView]
     printed: dict[str, Markup]
-    groups: list[claims.Group]
+    groups: list[claim_list.Group]
     tally: list[tuple[Verdict, int]]
     claimed: list[Denoiser]
 
@@ -56,7 +56,7 @@ def digest(folder: Folder) -> Digest:
         looks=looks,
         tables=tables(cells, blocks, looks),
         printed={name: markdown(text) for name, text in folder.tables.items()},
-        groups=claims.groups(folder.claims),
-        tally=claims.tally(folder.claims),
-        claimed=claims.blocks(folder.claims),
+        groups=claim_list.groups(folder.claims),
+        tally=claim_list.tally(folder.claims),
+        claimed=claim_list.blocks(folder.claims),
     )

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from proxmatch.report import words
+from proxmatch.report import wording
 from proxmatch.report.summary import NOTHING
 
 # What HTML does not allow in a text, and halves of surrogate pairs.
@@ -79,13 +79,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": words.number,
-        "family": words.family,
-        "denoiser": words.denoiser,
-        "relaxation": words.relaxation,
-        "flat": words.flat,
-        "context": words.context,
+        "number": wording.number,
+        "family": wording.family,
+        "denoiser": wording.denoiser,
+        "relaxation": wording.relaxation,
+        "flat": wording.flat,
+        "context": wording.context,
     }
     environment.tests["match_certificate"] = lambda name: name.startswith("certificate")
-    environment.globals.update({"long_families": words.LONG_FAMILIES, "nothing": NOTHING})
+    environment.globals.update({"long_families": wording.LONG_FAMILIES, "nothing": NOTHING})
     return environment

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from proxmatch.errors import DataError
 from proxmatch.report.schema import (
-    Claim,
+    ClaimRecord,
     Figure,
     ImageRow,
     IterationRow,
@@ -58,7 +58,7 @@ class Folder:
     images: list[ImageRow]
     iterations: list[IterationRow]
     cells: list[dict[str, str]]
-    claims: list[Claim]
+    claims: list[ClaimRecord]
     tables: dict[str, str]
     figures: list[Figure]
     pictures: Pictures | None
@@ -81,7 +81,7 @@ def read_folder(path: Path) -> Folder:
         images=list(_images(path / "images.csv")),
         iterations=list(_iterations(path / "iterations.csv")),
         cells=[row for _, row in _rows(path / "cells.csv", ())],
-        claims=_json(path / "claims.json", list[Claim]) or [],
+        claims=_json(path / "claims.json", list[ClaimRecord]) or [],
         tables={p.stem: _text(p) for p in sorted((path / "tables").glob("*.md"))},
         figures=[f for f in figures if inside(path, f"figures/{f.name}.png").is_file()],
         pictures=_json(path / "pictures" / "index.json", Pictures),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+from proxmatch._internal.files import write_together
 from proxmatch.errors import DataError, ThinnedWarning
-from proxmatch.files import write_together
+from proxmatch.report.album import Album, Drawn, album, figures
 from proxmatch.report.data import data
 from proxmatch.report.digest import Digest, digest
 from proxmatch.report.document import document
 from proxmatch.report.folder import Folder, read_folder
-from proxmatch.report.pictures import Album, Drawn, album, figures
-from proxmatch.report.story import tell
+from proxmatch.report.narrative import tell
 
 LIMIT = 15_000_000  # bytes of the page
 STYLES = ("page.css", "parts.css")

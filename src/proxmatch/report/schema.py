@@ -76,7 +76,7 @@ class Manifest(_Part):
         return " ".join(words)
 
 
-class Driver(_Part):
+class DriverRecord(_Part):
     """The effect of one control on a claim."""
 
     control: Text
@@ -86,7 +86,7 @@ class Driver(_Part):
     says: Text = ""
 
 
-class Claim(_Part):
+class ClaimRecord(_Part):
     """One statement of the paper, tested: an element of ``claims.json``."""
 
     id: Text = ""
@@ -102,7 +102,7 @@ class Claim(_Part):
     high: Number = None
     unit: Text = ""
     verdict: Verdict
-    drivers: list[Driver] = Field(default_factory=list)
+    drivers: list[DriverRecord] = Field(default_factory=list)
     images: int | None = None
     sets: int | None = None
 

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Cell:
+class Summary:
     """A setting's means over its test images and adaptation sets.
 
     Attributes:
@@ -43,7 +43,7 @@ class Cell:
     sets: tuple[tuple[float | None, float | None], ...]
 
 
-NOTHING = Cell(
+NOTHING = Summary(
     Setting("", "", "", 0, "", ""), None, None, None, None, None, None, None, images=0, sets=()
 )
 
@@ -80,7 +80,7 @@ def denoisers(settings: Iterable[Setting]) -> list[Denoiser]:
     return [Denoiser(*pair) for pair in full or pairs]
 
 
-def cells(rows: Iterable[ImageRow]) -> list[Cell]:
+def cells(rows: Iterable[ImageRow]) -> list[Summary]:
     """One cell a setting, in the order they first appear."""
     return [_cell(setting, group) for setting, group in _groups(rows, lambda r: r.setting)]
 
@@ -96,10 +96,10 @@ def mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _cell(setting: Setting, rows: list[ImageRow]) -> Cell:
+def _cell(setting: Setting, rows: list[ImageRow]) -> Summary:
     of_images = [mean(r.psnr for r in group) for _, group in _groups(rows, lambda r: r.image)]
     known = [v for v in of_images if v is not None]
-    return Cell(
+    return Summary(
         setting=setting,
         t=mean(r.t for r in rows),
         psnr=mean(r.psnr for r in rows),

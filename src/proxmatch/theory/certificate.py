@@ -134,10 +134,10 @@ class Certificate:
 
 def certify(
     denoisers: Mapping[str, Denoise],
-    reference: ProximalDenoiser,
+    measurements: Tensor,
     problem: Problem,
-    y: Tensor,
     *,
+    reference: ProximalDenoiser,
     iterations: int | None = None,
     sigma: float | None = None,
     warm: int = 0,
@@ -153,9 +153,9 @@ def certify(
 
     Args:
         denoisers: D, by name.
-        reference: D*.
+        measurements: y, as ``problem.measure`` makes them.
         problem: f, eta and the start.
-        y: measurements, as ``problem.measure`` makes them.
+        reference: D*.
         iterations: number of steps, if not that of the problem.
         sigma: passed on to all denoisers.
         warm: number of steps, of these, of a warm start; what follows it is checked, which the
@@ -172,13 +172,13 @@ def certify(
     paths: dict[str, tuple[Trajectory, float]] = {}
     for name, denoiser in denoisers.items():
         started, parts = time.perf_counter(), []
-        for some in torch.split(y, group):
+        for some in torch.split(measurements, group):
             parts.append(
                 trace(
+                    denoiser,
                     some,
                     problem,
-                    denoiser,
-                    reference,
+                    reference=reference,
                     iterations=iterations,
                     sigma=sigma,
                     warm=warm,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from proxmatch.palette import BLACK, BLUE, ORANGE, RED, SKY
+from proxmatch._internal.palette import BLACK, BLUE, ORANGE, RED, SKY
 from proxmatch.theory.certificate import Certificate, Run
 from proxmatch.theory.inequalities import Constants
 
@@ -91,7 +91,7 @@ def _panel(
     handles[r"bound: mismatch floor $C_1\,\overline{d^2}$"] = axis.fill_between(
         t, low, floor, color=ORANGE, alpha=0.45, linewidth=0
     )
-    handles[r"bound: optimisation $C_0/t$"] = axis.fill_between(
+    handles[r"bound: optimization $C_0/t$"] = axis.fill_between(
         t, floor, part["bound"], color=SKY, alpha=0.45, linewidth=0
     )
     (handles["bound, sharp constants"],) = axis.plot(

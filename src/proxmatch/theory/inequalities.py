@@ -249,7 +249,7 @@ def check(
     matched = torch.where(agree, 0.0, math.nan)
     large = "" if path.step_size < 1 else f"eta L_f = {path.step_size:.4g} is not below 1"
     rows = [
-        row("D* minimises H_k", "eps_induced", zero - path.error, zero, path.error_bound),
+        row("D* minimizes H_k", "eps_induced", zero - path.error, zero, path.error_bound),
         row("mismatch bounds eps", "Lemma 3.1", *bridge(c.smoothness)),
         row(
             "mismatch bounds eps, local L_H",

@@ -69,19 +69,19 @@ class Density(Prior):
 
 @dataclass(frozen=True)
 class Gaussian(Density):
-    """N(centre, scale^2): linear shrinkage towards the centre, the same for all three maps."""
+    """N(center, scale^2): linear shrinkage toward the center, the same for all three maps."""
 
     scale: float = 1.0
-    centre: float = 0.0
+    center: float = 0.0
 
     def energy(self, x: Tensor) -> Tensor:
-        """(x - centre)^2 / (2 scale^2) and the logarithm of the normalisation."""
+        """(x - center)^2 / (2 scale^2) and the logarithm of the normalization."""
         log_norm = math.log(self.scale * math.sqrt(2 * math.pi))
-        return ((x - self.centre) / self.scale).square().sum(1) / 2 + log_norm
+        return ((x - self.center) / self.scale).square().sum(1) / 2 + log_norm
 
     def slope(self, x: Tensor) -> Tensor:
-        """(x - centre) / scale^2."""
-        return (x - self.centre) / self.scale**2
+        """(x - center) / scale^2."""
+        return (x - self.center) / self.scale**2
 
     def curvature(self, x: Tensor) -> Tensor:
         """1 / scale^2."""
@@ -93,8 +93,8 @@ class Gaussian(Density):
         return 1 / self.scale**2, 1 / self.scale**2
 
     def mode(self, y: Tensor, sigma: float) -> Tensor:
-        """Centre + (y - centre) scale^2 / (scale^2 + sigma^2)."""
-        return self.centre + (y - self.centre) * (self.scale**2 / (self.scale**2 + sigma**2))
+        """Center + (y - center) scale^2 / (scale^2 + sigma^2)."""
+        return self.center + (y - self.center) * (self.scale**2 / (self.scale**2 + sigma**2))
 
     def mean(self, y: Tensor, sigma: float) -> Tensor:
         """The mode: the posterior is Gaussian."""
@@ -106,7 +106,7 @@ class Gaussian(Density):
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws, ``(count, 1)``."""
-        return self.centre + self.scale * torch.randn(count, 1, generator=generator)
+        return self.center + self.scale * torch.randn(count, 1, generator=generator)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Mixture(Density):
     Attributes:
         means: of the components, each of d numbers.
         scale: standard deviation of every component.
-        weights: positive; normalised here. Equal unless given.
+        weights: positive; normalized here. Equal unless given.
     """
 
     means: tuple[tuple[float, ...], ...] = ((-1.0,), (1.0,))
@@ -341,5 +341,5 @@ def bisect(f: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, steps: int 
 def _moments(r: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
     """Mean ``(..., d)`` and covariance ``(..., d, d)`` of the points ``(..., J, d)`` under r."""
     average = (r[..., None] * means).sum(-2)
-    centred = means - average[..., None, :]
-    return average, torch.einsum("...j,...jk,...jl->...kl", r, centred, centred)
+    centered = means - average[..., None, :]
+    return average, torch.einsum("...j,...jk,...jl->...kl", r, centered, centered)

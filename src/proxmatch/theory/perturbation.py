@@ -46,8 +46,8 @@ def power_law(scale: float, exponent: float) -> Callable[[int], float]:
 def stationarity_under(
     size: Callable[[int], float],
     reference: ProximalDenoiser,
+    measurements: Tensor,
     problem: Problem,
-    y: Tensor,
     *,
     iterations: int,
     seed: int = 0,
@@ -59,20 +59,22 @@ def stationarity_under(
     Args:
         size: k -> d_k.
         reference: D*, exact but for the error.
+        measurements: y.
         problem: f and eta.
-        y: measurements.
         iterations: K.
         seed: of the directions of the errors.
     """
     deployed = Perturbed(reference, size, seed)
-    return trace(y, problem, deployed, reference, iterations=iterations).stationarity[:, 1:]
+    return trace(
+        deployed, measurements, problem, reference=reference, iterations=iterations
+    ).stationarity[:, 1:]
 
 
 def floor_under(
     sizes: Sequence[float],
     reference: ProximalDenoiser,
+    measurements: Tensor,
     problem: Problem,
-    y: Tensor,
     *,
     iterations: int,
 ) -> list[float]:
@@ -83,6 +85,6 @@ def floor_under(
     floors = []
     for d in sizes:
         size = power_law(d, 0)  # constant
-        run = stationarity_under(size, reference, problem, y, iterations=iterations)
+        run = stationarity_under(size, reference, measurements, problem, iterations=iterations)
         floors.append(float(run[:, iterations // 2 :].square().mean()))
     return floors

@@ -2,7 +2,7 @@ r"""What the losses converge to (Proposition 4.1), seen on a prior whose answers
 
 A pointwise denoiser is trained on fresh draws by the MSE, and from there on by proximal matching
 with gamma going down. The MSE lands on the posterior mean; proximal matching on the mode of the
-smoothed posterior, which approaches the MAP map. The learned regulariser is compared with
+smoothed posterior, which approaches the MAP map. The learned regularizer is compared with
 sigma^2 (-log p), up to the constant that no denoiser determines.
 
 The proposition speaks of all measurable maps. The two families are continuous, and an LPN is the
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from proxmatch._internal.palette import BLACK, BLUE, GREEN, ORANGE, RED, SKY
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.losses import proximal_matching, squared_error
-from proxmatch.palette import BLACK, BLUE, GREEN, ORANGE, RED, SKY
 from proxmatch.theory.known import Density
 from proxmatch.theory.pointwise import PointwiseLPN, pointwise_gradient_step
 from proxmatch.theory.trajectory import in_float64
@@ -55,14 +55,14 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Study:
+class PopulationStudy:
     """The population experiment on one prior.
 
     Attributes:
         prior: p.
         sigma: of the noise.
         family: ``lpn`` or ``gs``.
-        grid: where maps and regularisers are shown, ``(N, d)``: along the first axis.
+        grid: where maps and regularizers are shown, ``(N, d)``: along the first axis.
         trained: the MSE first, then gamma going down.
     """
 
@@ -82,7 +82,7 @@ def study(
     steps: int = 600,
     radius: float = 5.0,
     seed: int = 0,
-) -> Study:
+) -> PopulationStudy:
     """Train by the MSE, then by proximal matching at each gamma, and measure.
 
     Args:
@@ -90,12 +90,12 @@ def study(
         sigma: standard deviation of the noise.
         family: ``lpn`` (:class:`PointwiseLPN`) or ``gs`` (a gradient-step denoiser).
         gammas: of proximal matching, in units of the norm of a vector.
-        steps: optimiser steps in each stage.
+        steps: optimizer steps in each stage.
         radius: the grid goes from -radius to radius.
         seed: of the draws.
     """
     d = prior.dimension
-    model: ProximalDenoiser = (
+    denoiser: ProximalDenoiser = (
         PointwiseLPN(d, 2.5 * radius, units=96 * d)
         if family == "lpn"
         else pointwise_gradient_step(d)
@@ -106,13 +106,13 @@ def study(
     y = _noisy(prior, sigma, generator)[1].double()
     trained = []
     for gamma in (None, *gammas):
-        train(model, prior, sigma, gamma, steps=steps, generator=generator)
-        trained.append(_measured(model, prior, sigma, gamma, grid, y))
-    return Study(prior, sigma, family, grid, tuple(trained))
+        train(denoiser, prior, sigma, gamma, steps=steps, generator=generator)
+        trained.append(_measured(denoiser, prior, sigma, gamma, grid, y))
+    return PopulationStudy(prior, sigma, family, grid, tuple(trained))
 
 
 def train(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     prior: Density,
     sigma: float,
     gamma: float | None,
@@ -121,37 +121,37 @@ def train(
     generator: torch.Generator,
     rate: float | None = None,
 ) -> None:
-    """Minimise the population MSE or PM risk by Adam on fresh draws, the rate going to zero.
+    """Minimize the population MSE or PM risk by Adam on fresh draws, the rate going to zero.
 
     Args:
-        model: pointwise; trained in place.
+        denoiser: pointwise; trained in place.
         prior: p.
         sigma: of the noise.
         gamma: of proximal matching; None for the MSE.
-        steps: of the optimiser.
+        steps: of the optimizer.
         generator: of the draws.
         rate: learning rate at the start; 1e-2 for the MSE and 3e-3 for proximal matching, whose
             gradient comes from the few draws within reach of gamma and is noisier.
     """
     rate = rate or (1e-2 if gamma is None else 3e-3)
-    optimiser = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    optimizer = torch.optim.Adam(denoiser.parameters(), lr=rate, betas=(0.9, 0.99))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     d = prior.dimension
     for _ in range(steps):
         clean, noisy = _noisy(prior, sigma, generator)
-        output = _as_vectors(model(_as_image(noisy)))
+        output = _as_vectors(denoiser(_as_image(noisy)))
         if gamma is None:
             loss = squared_error(output, clean).mean()
         else:
             loss = proximal_matching(output, clean, gamma / math.sqrt(d)).mean()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
         schedule.step()
 
 
-def draw(*studies: Study) -> Figure:
-    """One line a study: the maps, their distances and the regularisers, along the first axis."""
+def draw(*studies: PopulationStudy) -> Figure:
+    """One line a study: the maps, their distances and the regularizers, along the first axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 3.6 * len(studies)), layout="constrained")
@@ -186,7 +186,7 @@ def draw(*studies: Study) -> Figure:
         maps.set_ylim(-reach, reach)
         bars.set(title="its distance (root mean square)")
         top = float((true - true[len(x) // 2])[y[:, 0].abs() <= reach].max())
-        regularizer.set(xlabel="x", title="the regulariser it learned", xlim=(-reach, reach))
+        regularizer.set(xlabel="x", title="the regularizer it learned", xlim=(-reach, reach))
         regularizer.set_ylim(-0.15 * top, 1.25 * top)
         for axis in axes:
             axis.legend(fontsize=7, frameon=False)
@@ -194,22 +194,24 @@ def draw(*studies: Study) -> Figure:
 
 
 def _measured(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     prior: Density,
     sigma: float,
     gamma: float | None,
     grid: Tensor,
     y: Tensor,
 ) -> Trained:
-    model = in_float64(model)
+    denoiser = in_float64(denoiser)
     with torch.no_grad():
-        output, shown = _as_vectors(model(_as_image(y))), _as_vectors(model(_as_line(grid)))
+        output, shown = _as_vectors(denoiser(_as_image(y))), _as_vectors(denoiser(_as_line(grid)))
     target = prior.mean(y, sigma) if gamma is None else prior.smoothed_mode(y, sigma, gamma)
     # One image a point, so that each has its own inverse and its own value.
     points = grid[:, :, None, None]
-    inverse = model.inverse(points, tolerance=1e-8)
+    inverse = denoiser.inverse(points, tolerance=1e-8)
     with torch.no_grad():
-        value = (inverse.z - points / 2).mul(points).flatten(1).sum(1) - model.potential(inverse.z)
+        value = (inverse.z - points / 2).mul(points).flatten(1).sum(1) - denoiser.potential(
+            inverse.z
+        )
     value = value.masked_fill(~inverse.converged, math.nan)
     return Trained(
         gamma,

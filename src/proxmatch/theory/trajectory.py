@@ -26,7 +26,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from proxmatch.denoisers import ProximalDenoiser, lipschitz
+from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import InputError, NotContractiveError, UnknownLipschitzError
 from proxmatch.metrics import norm
 from proxmatch.pnp import Denoise, Status, checked_count, pnp_pgd
@@ -83,11 +83,11 @@ class Trajectory:
 
 
 def trace(
-    y: Tensor,
-    problem: Problem,
     denoiser: Denoise,
-    reference: ProximalDenoiser,
+    measurements: Tensor,
+    problem: Problem,
     *,
+    reference: ProximalDenoiser,
     iterations: int | None = None,
     sigma: float | None = None,
     warm: int = 0,
@@ -99,9 +99,9 @@ def trace(
     """Run PnP-PGD with ``denoiser`` and measure it against ``reference``, in float64.
 
     Args:
-        y: measurements, in the precision of the problem.
-        problem: f, eta and the start.
         denoiser: D, the deployed one; modules are copied and cast.
+        measurements: y, in the precision of the problem.
+        problem: f, eta and the start.
         reference: D*.
         iterations: number of steps, if not that of the problem.
         sigma: passed on to both.
@@ -111,13 +111,13 @@ def trace(
         chunk: images inverted at once, which bounds the memory.
         local: the k at which L_H is estimated on segments as well.
     """
-    problem, y = problem.to(torch.float64), y.double()
+    problem, y = problem.to(torch.float64), measurements.double()
     reference = in_float64(reference)
     initial = None if initial is None else initial.double()
     run = pnp_pgd(
+        in_float64(denoiser),
         y,
         problem,
-        in_float64(denoiser),
         record=["iterates"],
         sigma=sigma,
         iterations=None if iterations is None else checked_count(iterations),
@@ -132,7 +132,7 @@ def trace(
         queries,
         y,
         problem,
-        reference,
+        reference=reference,
         status=run.status,
         sigma=sigma,
         tolerance=tolerance,
@@ -145,10 +145,10 @@ def trace(
 def measure(
     iterates: Tensor,
     queries: Tensor,
-    y: Tensor,
+    measurements: Tensor,
     problem: Problem,
-    reference: ProximalDenoiser,
     *,
+    reference: ProximalDenoiser,
     status: tuple[Status, ...] | None = None,
     sigma: float | None = None,
     tolerance: float = 1e-7,
@@ -160,7 +160,7 @@ def measure(
     Args:
         iterates: x_0 ... x_K, ``(B, K + 1, C, H, W)`` in float64; NaN after an image has stopped.
         queries: z_1 ... z_K, ``(B, K, C, H, W)``.
-        y: measurements.
+        measurements: y.
         problem: f and eta.
         reference: D*, in float64.
         status: how each image ended.
@@ -183,9 +183,9 @@ def measure(
     chosen = sorted({k for k in local if 1 <= k <= steps})
     for b in range(count):
         sound = int(iterates[b].isfinite().flatten(1).all(1).sum())  # x_0 ... x_{sound - 1}
-        x = iterates[b, :sound].to(y.device)
-        z = torch.cat([x[:1], queries[b, : sound - 1].to(y.device)])  # x_0 has no query
-        measured = y[b : b + 1]
+        x = iterates[b, :sound].to(measurements.device)
+        z = torch.cat([x[:1], queries[b, : sound - 1].to(measurements.device)])  # x_0 has no query
+        measured = measurements[b : b + 1]
         parts = []
         # x_0 by itself: it is no output of a denoiser, and the hardest to invert when D is D*.
         sizes = [1, *(min(chunk, sound - i) for i in range(1, sound, chunk))]
@@ -233,7 +233,7 @@ def measure(
         status=status or (Status.COMPLETED,) * count,
         local_image=local_image[:, 1:],
         local_query=local_query[:, 1:],
-        step_size=problem.eta * problem.lipschitz.value,
+        step_size=problem.eta * problem.gradient_bound.value,
         smoothness=smoothness,
         proved=reference.always_convex,
         why=why,
@@ -276,7 +276,7 @@ def local_smoothness(
     solved = reference.inverse(u + share * (x - u), sigma, initial=between, tolerance=tolerance)
 
     def largest(at: Tensor) -> float:
-        smallest = lipschitz(reference, at, sigma, iterations=iterations).smallest
+        smallest = jacobian_spectrum(reference, at, sigma, iterations=iterations).smallest
         return float(1 / smallest.min()) if bool((smallest > 0).all()) else math.inf
 
     first = largest(torch.cat([z, solved.z, w])) if bool(solved.converged.all()) else math.nan

@@ -21,7 +21,7 @@ class Outlook:
     """The two parts of the bound of one run, for B images.
 
     Attributes:
-        optimisation: C_0 = decrease (F*(x_0) - F_inf), ``(B,)``.
+        optimization: C_0 = decrease (F*(x_0) - F_inf), ``(B,)``.
         mismatch: C_1.
         square: mean of d_k^2 over the run, ``(B,)``.
         measured: |grad F*|^2 / d^2 over the last quarter of the run, ``(B,)``: what C_1 turned out
@@ -30,7 +30,7 @@ class Outlook:
             ``(B,)``; NaN where that mean is not known (the image diverged).
     """
 
-    optimisation: Tensor
+    optimization: Tensor
     mismatch: float
     square: Tensor
     measured: Tensor
@@ -50,7 +50,7 @@ class Outlook:
         level = g2[:, -last:].mean(1)
         reached = (g2 <= 2 * level[:, None]).int().argmax(1)
         return cls(
-            optimisation=-constants.decrease * infimum,
+            optimization=-constants.decrease * infimum,
             mismatch=constants.mismatch,
             square=d2.mean(1),
             measured=level / d2[:, -last:].mean(1),
@@ -62,7 +62,7 @@ class Outlook:
 
         C_0 / t = C_1 mean d^2: beyond this t, less mismatch helps and more iterations do not.
         """
-        return self.optimisation / (self.mismatch * self.square)
+        return self.optimization / (self.mismatch * self.square)
 
     def affordable(self, stationarity: float, iterations: int | None = None) -> Tensor:
         """The d at which the bound is ``stationarity``^2, ``(B,)``; NaN where no d is small enough.
@@ -73,7 +73,7 @@ class Outlook:
         """
         if not stationarity > 0:
             raise InputError(f"the wanted stationarity must be positive, got {stationarity}")
-        left = stationarity**2 - (self.optimisation / iterations if iterations else 0.0)
+        left = stationarity**2 - (self.optimization / iterations if iterations else 0.0)
         return (torch.as_tensor(left) / self.mismatch).sqrt().expand_as(self.square)
 
     def affordable_measured(self, stationarity: float) -> Tensor:

@@ -2,10 +2,9 @@
 
 from proxmatch.transforms.align import align
 from proxmatch.transforms.aligned import Aligned
-from proxmatch.transforms.base import Transformed
-from proxmatch.transforms.colours import ColourStatistics, colour_statistics, colours_of
+from proxmatch.transforms.colors import ColorStatistics, color_statistics, colors_of
 from proxmatch.transforms.lifted import Lifted
-from proxmatch.transforms.measured_colours import statistics_from_measurements
+from proxmatch.transforms.measured_colors import statistics_from_measurements
 from proxmatch.transforms.relaxed import Relaxed
 from proxmatch.transforms.strength import (
     Trial,
@@ -16,6 +15,7 @@ from proxmatch.transforms.strength import (
     tune,
 )
 from proxmatch.transforms.symmetrized import Symmetrized
+from proxmatch.transforms.transformed import Transformed
 
 #: By the names checkpoints know them under.
 TRANSFORMS: dict[str, type[Transformed]] = {
@@ -25,7 +25,7 @@ TRANSFORMS: dict[str, type[Transformed]] = {
 __all__ = [
     "TRANSFORMS",
     "Aligned",
-    "ColourStatistics",
+    "ColorStatistics",
     "Lifted",
     "Relaxed",
     "Symmetrized",
@@ -35,8 +35,8 @@ __all__ = [
     "align",
     "choose_strength",
     "choose_strength_from_measurements",
-    "colour_statistics",
-    "colours_of",
+    "color_statistics",
+    "colors_of",
     "stand_ins",
     "statistics_from_measurements",
     "tune",

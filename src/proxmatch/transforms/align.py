@@ -1,8 +1,8 @@
 r"""Alignment chosen from a few images: D'(x) = U^T (D(s U (x - m) + c) - c) / s + m.
 
-- m is the mean colour of the images, c that of the images D was trained on.
+- m is the mean color of the images, c that of the images D was trained on.
 - U is the orthogonal factor of the polar decomposition of C_source^{1/2} C_target^{1/2}. It
-  maximises tr(U^T C_source^{1/2} C_target^{1/2}): among all rotations of the colours of the target
+  maximizes tr(U^T C_source^{1/2} C_target^{1/2}): among all rotations of the colors of the target
   it brings their standard deviations nearest to those of the source (orthogonal Procrustes).
 - s is 0.5 unless given. No statistics give it: images of the same contrast as in the training would
   ask for sqrt(tr C_source / tr C_target), but an LPN out of its domain does better on flatter
@@ -25,69 +25,69 @@ from torch import Tensor
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.errors import DegenerateStatisticsWarning, InputError
 from proxmatch.transforms.aligned import Aligned, polar
-from proxmatch.transforms.colours import ColourStatistics, colour_statistics, colours_of
+from proxmatch.transforms.colors import ColorStatistics, color_statistics, colors_of
 
 SCALE = 0.5
-#: Variance of rounding to 8 bits: less of it along some colour says nothing.
+#: Variance of rounding to 8 bits: less of it along some color says nothing.
 ROUNDING = 1 / (12 * 255**2)
 
 
 def align(
-    model: ProximalDenoiser,
-    images: Tensor | ColourStatistics,
+    denoiser: ProximalDenoiser,
+    images: Tensor | ColorStatistics,
     *,
     scale: float = SCALE,
-    source: Tensor | ColourStatistics | None = None,
+    source: Tensor | ColorStatistics | None = None,
 ) -> Aligned:
-    """Show a denoiser the images of another domain in the colours it knows; nothing is trained.
+    """Show a denoiser the images of another domain in the colors it knows; nothing is trained.
 
-    Where the images do not vary along some colour (they are flat, or grey in three channels), the
+    Where the images do not vary along some color (they are flat, or gray in three channels), the
     rotation is not determined there and is taken nearest to none.
 
     Args:
-        model: D, which is held and not changed.
+        denoiser: D, which is held and not changed.
         images: of the new domain, ``(N, C, H, W)``, N >= 1; or their statistics, such as
             :func:`~proxmatch.transforms.statistics_from_measurements` finds.
         scale: s.
         source: images D was trained on, or their statistics; from the record of D unless given.
 
     Raises:
-        InputError: the channels do not fit, or nothing is known of the colours of D.
+        InputError: the channels do not fit, or nothing is known of the colors of D.
 
     Warns:
         DegenerateStatisticsWarning: the images, or those of the training, do not vary along every
-            colour.
+            color.
     """
     target = _statistics(images)
-    origin = colours_of(model) if source is None else _statistics(source)
+    origin = colors_of(denoiser) if source is None else _statistics(source)
     if origin is None:
         raise InputError(
-            "the record of this denoiser does not say which colours it was trained on, and they "
+            "the record of this denoiser does not say which colors it was trained on, and they "
             "cannot be read off its weights; pass some of its training images, or their "
-            "colour_statistics, as source"
+            "color_statistics, as source"
         )
-    for name, colours in (("images", target), ("source", origin)):
-        if colours.channels != model.channels:
-            hint = "; repeat grey images with .expand" if colours.channels == 1 else ""
+    for name, colors in (("images", target), ("source", origin)):
+        if colors.channels != denoiser.channels:
+            hint = "; repeat gray images with .expand" if colors.channels == 1 else ""
             raise InputError(
-                f"the {name} have {colours.channels} channel(s), the denoiser takes "
-                f"{model.channels}{hint}"
+                f"the {name} have {colors.channels} channel(s), the denoiser takes "
+                f"{denoiser.channels}{hint}"
             )
-        flat = _flat(colours)
+        flat = _flat(colors)
         if flat:
-            what = "any colour" if flat == colours.channels else f"{flat} of their colours"
+            what = "any color" if flat == colors.channels else f"{flat} of their colors"
             warnings.warn(
                 f"the {name} do not vary along {what}: only their mean is aligned there; give "
                 "images of more variety",
                 DegenerateStatisticsWarning,
                 stacklevel=2,
             )
-    aligned = Aligned(model, scale, rotation(origin, target), target.mean, origin.mean)
+    aligned = Aligned(denoiser, scale, rotation(origin, target), target.mean, origin.mean)
     aligned.record = {"source": origin.to_json(), "target": target.to_json()}
     return aligned
 
 
-def rotation(source: ColourStatistics, target: ColourStatistics) -> Tensor:
+def rotation(source: ColorStatistics, target: ColorStatistics) -> Tensor:
     """U, ``(C, C)``: the orthogonal polar factor of C_source^{1/2} C_target^{1/2}.
 
     Its determinant is 1, as that of a product of two positive matrices is positive. On a kernel of
@@ -104,10 +104,10 @@ def _root(covariance: Tensor) -> Tensor:
     return root
 
 
-def _flat(colours: ColourStatistics) -> int:
-    """Along how many colours the images do not vary by more than rounding."""
-    return int((torch.linalg.eigvalsh(colours.covariance) <= ROUNDING).sum())
+def _flat(colors: ColorStatistics) -> int:
+    """Along how many colors the images do not vary by more than rounding."""
+    return int((torch.linalg.eigvalsh(colors.covariance) <= ROUNDING).sum())
 
 
-def _statistics(images: Tensor | ColourStatistics) -> ColourStatistics:
-    return images if isinstance(images, ColourStatistics) else colour_statistics(images)
+def _statistics(images: Tensor | ColorStatistics) -> ColorStatistics:
+    return images if isinstance(images, ColorStatistics) else color_statistics(images)

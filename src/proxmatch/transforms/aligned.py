@@ -1,10 +1,10 @@
-r"""Alignment: a denoiser seen through a change of colours.
+r"""Alignment: a denoiser seen through a change of colors.
 
 With the similarity A x = s U (x - m) + c, U orthogonal on the channels of every pixel,
 
     D' = A^{-1} D A,    that is    D'(x) = U^T (D(s U (x - m) + c) - c) / s + m:
 
-images around the colour m are shown to D as images around c, with s times their contrast, and what
+images around the color m are shown to D as images around c, with s times their contrast, and what
 D makes of them is taken back. By the chain rule D' = grad h' with
 
     h'(x) = h(A x) / s^2 + <A^{-1} 0, x>,    J' = U^T J(A x) U,    R'(u) = R(A u) / s^2,
@@ -26,7 +26,7 @@ from torch import Tensor
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.denoisers.inverse import Inverse, residual_scale
 from proxmatch.errors import InputError
-from proxmatch.transforms.base import Transformed
+from proxmatch.transforms.transformed import Transformed
 
 ORTHOGONAL = 1e-5  # how far U^T U may be from the identity: what float32 leaves, and more
 
@@ -40,8 +40,8 @@ class Aligned(Transformed):
         inner: D.
         scale: s > 0.
         rotation: U, orthogonal, ``(C, C)``; what float32 left inexact is made exact.
-        mean: m, the colour of the images, ``(C,)``.
-        centre: c, the colour D shall see in its place, ``(C,)``.
+        mean: m, the color of the images, ``(C,)``.
+        center: c, the color D shall see in its place, ``(C,)``.
 
     Raises:
         InputError: a shape that does not fit the channels of D, a scale that is not positive, or
@@ -56,7 +56,7 @@ class Aligned(Transformed):
         scale: float,
         rotation: Tensor | Sequence[Sequence[float]],
         mean: Tensor | Sequence[float],
-        centre: Tensor | Sequence[float],
+        center: Tensor | Sequence[float],
     ) -> None:
         super().__init__(inner)
         if not 0 < scale < float("inf"):
@@ -65,16 +65,16 @@ class Aligned(Transformed):
         self.scale = float(scale)
         self.rotation = _orthogonal(_numbers("rotation", rotation, (c, c)))
         self.mean = _numbers("mean", mean, (c,))
-        self.centre = _numbers("centre", centre, (c,))
+        self.center = _numbers("center", center, (c,))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Scale, rotation, mean and centre."""
+        """Scale, rotation, mean and center."""
         return {
             "scale": self.scale,
             "rotation": self.rotation.tolist(),
             "mean": self.mean.tolist(),
-            "centre": self.centre.tolist(),
+            "center": self.center.tolist(),
         }
 
     @property
@@ -93,12 +93,12 @@ class Aligned(Transformed):
 
     def enter(self, x: Tensor) -> Tensor:
         """A x = s U (x - m) + c, the shape of x."""
-        return _mix(self.scale * self.rotation, x - _colour(self.mean, x)) + _colour(self.centre, x)
+        return _mix(self.scale * self.rotation, x - _color(self.mean, x)) + _color(self.center, x)
 
     def leave(self, w: Tensor) -> Tensor:
         """A^{-1} w = U^T (w - c) / s + m, the shape of w."""
         back = self.rotation.T / self.scale
-        return _mix(back, w - _colour(self.centre, w)) + _colour(self.mean, w)
+        return _mix(back, w - _color(self.center, w)) + _color(self.mean, w)
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """A^{-1} D(A x), the shape of x."""
@@ -107,8 +107,8 @@ class Aligned(Transformed):
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """h(A x) / s^2 + <A^{-1} 0, x>, ``(B,)``."""
         inner = self.inner.potential(self.enter(self._check(x)), self._level(sigma))
-        origin = self.mean - self.rotation.T @ self.centre / self.scale
-        return inner / self.scale**2 + (x * _colour(origin, x)).flatten(1).sum(1)
+        origin = self.mean - self.rotation.T @ self.center / self.scale
+        return inner / self.scale**2 + (x * _color(origin, x)).flatten(1).sum(1)
 
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D'(x) and v -> U^T J(A x) U v."""
@@ -152,9 +152,9 @@ def _mix(matrix: Tensor, x: Tensor) -> Tensor:
     return torch.einsum("ij,bjhw->bihw", matrix.to(x), x)
 
 
-def _colour(colour: Tensor, x: Tensor) -> Tensor:
-    """A colour ``(C,)`` as an image like x."""
-    return colour.to(x)[:, None, None]
+def _color(color: Tensor, x: Tensor) -> Tensor:
+    """A color ``(C,)`` as an image like x."""
+    return color.to(x)[:, None, None]
 
 
 def _numbers(name: str, value: Tensor | Sequence[Any], shape: tuple[int, ...]) -> Tensor:

@@ -1,6 +1,6 @@
-r"""Lifting: grey images, and stacks of channels, for a denoiser of color images.
+r"""Lifting: gray images, and stacks of channels, for a denoiser of color images.
 
-With E x = (x, ..., x), the grey image x as an image of the C channels of D = grad h,
+With E x = (x, ..., x), the gray image x as an image of the C channels of D = grad h,
 
     D_1(x) = 1/C E^T D(E x) = grad h_1(x),    h_1(x) = h(E x) / C,    J_1 = 1/C E^T J(E x) E:
 
@@ -11,7 +11,7 @@ lie between the smallest and the largest of J: D_1 is a proximal map if D is one
 if h is, and Id - D_1 has no larger a Lipschitz constant than Id - D.
 
 **Noise.** Noise of level sigma in x is the same in all channels of E x. Along Q, the direction of
-grey, it has the size sqrt(C) sigma, where noise of level s, independent in every channel, has the
+gray, it has the size sqrt(C) sigma, where noise of level s, independent in every channel, has the
 size s. So D_1 asks D for the level sqrt(C) sigma, and a D made for the level s is lifted to one for
 s / sqrt(C): 0.1 becomes 0.058 for a color denoiser.
 
@@ -22,7 +22,7 @@ the same, because one noise level for all of them says that their units are.
 
 For **complex images** of MRI, two channels with the real and the imaginary part: coil-combined
 images scaled to a magnitude of at most 1 have both parts in [-1, 1], which is
-``Lifted(D, 2, low=-1, high=1)``. Zero, the background, is shown to D as mid-grey, and noise of
+``Lifted(D, 2, low=-1, high=1)``. Zero, the background, is shown to D as mid-gray, and noise of
 level sigma as half of it. If the phase was removed, the real part is in [0, 1] and the imaginary
 part about zero: ``Lifted(D, 2, low=(0, -0.5), high=(1, 0.5))``, where noise keeps its size. Raw
 reconstructions are in units of the scanner, 1e-4 and less: give the range they have, or divide them
@@ -39,13 +39,13 @@ from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, each
 from proxmatch.errors import InputError
-from proxmatch.transforms.base import Transformed
+from proxmatch.transforms.transformed import Transformed
 
 WIDTHS = 1e-6  # how far the widths of the ranges may differ, relatively
 
 
 class Lifted(Transformed):
-    """A denoiser of grey images, or stacks of them, from one of color images.
+    """A denoiser of gray images, or stacks of them, from one of color images.
 
     Args:
         inner: D, of any number of channels.

@@ -1,4 +1,4 @@
-r"""Relaxation: a step part of the way towards the denoised image, and a prior of any strength.
+r"""Relaxation: a step part of the way toward the denoised image, and a prior of any strength.
 
     D_t = t D + (1 - t) Id = grad h_t,    h_t(x) = t h(x) + (1 - t) |x|^2 / 2,    0 < t <= 1.
 
@@ -6,7 +6,7 @@ r"""Relaxation: a step part of the way towards the denoised image, and a prior o
 
     u = v + (1 - t) grad R(v),    grad R_t(u) = z - u = t (z - v) = t grad R(v).
 
-The first equation says that v minimises R(v) + |u - v|^2 / (2 (1 - t)), a strictly convex function
+The first equation says that v minimizes R(v) + |u - v|^2 / (2 (1 - t)), a strictly convex function
 of v because R + |.|^2 / 2 = h* is convex and 1 - t < 1; the second is then t times the gradient of
 its minimum in u. So R_t is t times the Moreau envelope of R at level 1 - t, for any proximal map,
 convex R or not:
@@ -36,7 +36,7 @@ from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.errors import InputError
-from proxmatch.transforms.base import Transformed
+from proxmatch.transforms.transformed import Transformed
 
 
 class Relaxed(Transformed):
@@ -44,7 +44,7 @@ class Relaxed(Transformed):
 
     Args:
         inner: D.
-        t: how far to go towards D(x), in (0, 1].
+        t: how far to go toward D(x), in (0, 1].
         sigma: the noise level s that D is told, whatever level this denoiser is told; None to
             pass that on.
         lipschitz: L of Id - D_s where it is used, if it was measured there: J >= 1 - t L.
@@ -119,8 +119,8 @@ class Relaxed(Transformed):
         value, product = self.inner.linearize(x, self._level(sigma))
         return self._step(x, value), lambda v: self._step(v.detach(), product(v))
 
-    def _step(self, x: Tensor, towards: Tensor) -> Tensor:
-        return self.t * towards + (1 - self.t) * x
+    def _step(self, x: Tensor, toward: Tensor) -> Tensor:
+        return self.t * toward + (1 - self.t) * x
 
     def _level(self, sigma: Any) -> Any:
         return sigma if self.level is None else self.level

@@ -2,7 +2,7 @@ r"""The strength of a prior, chosen by simulating the problem on images at hand.
 
 A denoiser that is good at one noise level is too strong, or too weak, for a given problem. Its
 strength is two numbers: the noise level s that it is told, where it takes one, and how far t to go
-towards its output, D = Id - t (Id - D_s). With D_s = Id - grad g_s this is a proximal map wherever
+toward its output, D = Id - t (Id - D_s). With D_s = Id - grad g_s this is a proximal map wherever
 t L(s) < 1, L(s) the largest eigenvalue of the Hessian of g_s. So for a denoiser whose L is not
 below one by construction, t is bounded by 1 / L, with L measured where the run goes, and s is
 chosen under that bound: about twice the level at half the t is the same strength.
@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
-from proxmatch.denoisers.spectrum import lipschitz
+from proxmatch.denoisers.spectrum import jacobian_spectrum
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Denoise, pnp_pgd
@@ -124,8 +124,8 @@ class Tuned(Generic[D]):
 def tune(
     make: Callable[[float], D],
     strengths: Sequence[float],
-    problem: Problem | Sequence[Problem],
     images: Tensor,
+    problem: Problem | Sequence[Problem],
     *,
     quality: Quality | None = None,
     iterations: int | None = None,
@@ -139,15 +139,15 @@ def tune(
     Args:
         make: a denoiser of a given strength.
         strengths: what to try, in order of size.
-        problem: what to reconstruct from; several share one strength.
         images: of the problem's size, ``(N, C, H, W)``; all are reconstructed together.
+        problem: what to reconstruct from; several share one strength.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
         seed: of the noise in the simulated measurements.
     """
     if not strengths:
         raise InputError("there is no strength to choose from; give at least one")
-    score = _Simulation(problem, images, quality, iterations, seed)
+    score = _Simulation(images, problem, quality, iterations, seed)
     made: list[tuple[Trial, D]] = []
     for strength in strengths:
         denoiser = make(strength)
@@ -162,9 +162,9 @@ def tune(
 
 @torch.no_grad()
 def choose_strength(
-    model: ProximalDenoiser,
-    problem: Problem | Sequence[Problem],
+    denoiser: ProximalDenoiser,
     images: Tensor,
+    problem: Problem | Sequence[Problem],
     *,
     proximal: bool = True,
     measured: bool = True,
@@ -176,9 +176,9 @@ def choose_strength(
     """Choose the strength (s, t) of a denoiser for a problem, by simulating it on given images.
 
     Args:
-        model: D, which is held and not changed.
-        problem: what to reconstruct from; several share one strength.
+        denoiser: D, which is held and not changed.
         images: of the domain and of the problem's size, ``(N, C, H, W)``; one will do.
+        problem: what to reconstruct from; several share one strength.
         proximal: keep t L(s) < 1 for a denoiser of many levels whose L is not below one by
             construction; without it the best strength is chosen, and L is only measured.
         measured: measure L along the chosen run, and weaken t until t L < 1 there. Without it, L
@@ -192,16 +192,16 @@ def choose_strength(
     Returns:
         The denoiser at that strength, with the scores of all that were tried, also in its record.
     """
-    if model.conditional:
+    if denoiser.conditional:
         found = _two_numbers(
-            model, _Simulation(problem, images, quality, iterations, seed), proximal, measured
+            denoiser, _Simulation(images, problem, quality, iterations, seed), proximal, measured
         )
     else:
         found = tune(
-            lambda t: Relaxed(model, t),
+            lambda t: Relaxed(denoiser, t),
             sorted({1.0, *strengths}, reverse=True),
-            problem,
             images,
+            problem,
             quality=quality,
             iterations=iterations,
             seed=seed,
@@ -212,9 +212,9 @@ def choose_strength(
 
 
 def choose_strength_from_measurements(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
+    measurements: Tensor,
     problem: Problem,
-    y: Tensor,
     *,
     proximal: bool = True,
     measured: bool = True,
@@ -232,9 +232,9 @@ def choose_strength_from_measurements(
     nothing.
 
     Args:
-        model: D, which is held and not changed.
-        problem: what y was measured by.
-        y: measurements, ``(N, ...)``, N >= 1.
+        denoiser: D, which is held and not changed.
+        measurements: ``(N, ...)``, N >= 1.
+        problem: what they were measured by.
         proximal: as in :func:`choose_strength`.
         measured: as there.
         strengths: values of t, for a denoiser of one level.
@@ -242,9 +242,9 @@ def choose_strength_from_measurements(
         seed: of the simulated noise.
     """
     found = choose_strength(
-        model,
+        denoiser,
+        stand_ins(denoiser, measurements, problem, iterations=iterations),
         problem,
-        stand_ins(model, problem, y, iterations=iterations),
         proximal=proximal,
         measured=measured,
         strengths=strengths,
@@ -252,34 +252,38 @@ def choose_strength_from_measurements(
         seed=seed,
     )
     del found.denoiser.record["images"]
-    found.denoiser.record["measurements"] = len(y)
+    found.denoiser.record["measurements"] = len(measurements)
     return found
 
 
 def stand_ins(
-    model: ProximalDenoiser, problem: Problem, y: Tensor, *, iterations: int | None = None
+    denoiser: ProximalDenoiser,
+    measurements: Tensor,
+    problem: Problem,
+    *,
+    iterations: int | None = None,
 ) -> Tensor:
     """Nearly clean images from measurements alone: halved reconstructions at a middling strength.
 
     Args:
-        model: D.
-        problem: what y was measured by.
-        y: measurements, ``(N, ...)``.
+        denoiser: D.
+        measurements: ``(N, ...)``.
+        problem: what they were measured by.
         iterations: PnP steps, if not those of the problem.
 
     Returns:
         Images of the problem's size, ``(N, C, H, W)``, in [0, 1].
     """
-    strength = (0.5, MIDDLING_LEVEL) if model.conditional else (MIDDLING, None)
-    middling = Relaxed(model, *strength)
+    strength = (0.5, MIDDLING_LEVEL) if denoiser.conditional else (MIDDLING, None)
+    middling = Relaxed(denoiser, *strength)
     with warnings.catch_warnings():  # what is left of an image that diverged is used as well
         warnings.simplefilter("ignore", DivergenceWarning)
-        run = pnp_pgd(y, problem, middling, record=(), iterations=iterations)
-    return halved(run.reconstruction.clamp(0, 1))
+        run = pnp_pgd(middling, measurements, problem, record=(), iterations=iterations)
+    return halved(run.images.clamp(0, 1))
 
 
 def along_run(
-    model: ProximalDenoiser,
+    denoiser: ProximalDenoiser,
     queries: Tensor,
     sigma: float | None = None,
     *,
@@ -289,7 +293,7 @@ def along_run(
     """L of Id - D_s at query points of a run: the largest found, so a lower bound of the true one.
 
     Args:
-        model: D.
+        denoiser: D.
         queries: z_1 ... z_K as a run records them, ``(B, K, C, H, W)``.
         sigma: the level s.
         points: of each run, evenly spread.
@@ -297,12 +301,14 @@ def along_run(
     """
     steps = queries.shape[1]
     chosen = sorted({round(i * (steps - 1) / max(1, points - 1)) for i in range(points)})
-    place = next(model.parameters())
+    place = next(denoiser.parameters())
     some = queries[:images, chosen].flatten(0, 1).to(place)
     some = some[some.flatten(1).isfinite().all(1)]
     if not len(some):
         return float("nan")
-    found = [lipschitz(model, z[None], sigma, iterations=ITERATIONS).constant for z in some]
+    found = [
+        jacobian_spectrum(denoiser, z[None], sigma, iterations=ITERATIONS).constant for z in some
+    ]
     return float(torch.cat(found).max())
 
 
@@ -311,8 +317,8 @@ class _Simulation:
 
     def __init__(
         self,
-        problem: Problem | Sequence[Problem],
         images: Tensor,
+        problem: Problem | Sequence[Problem],
         quality: Quality | None,
         iterations: int | None,
         seed: int,
@@ -334,14 +340,14 @@ class _Simulation:
             with warnings.catch_warnings():  # a strength that diverges loses, and that is all
                 warnings.simplefilter("ignore", DivergenceWarning)
                 run = pnp_pgd(
+                    denoiser,
                     y,
                     problem,
-                    denoiser,
                     truth=self.images,
                     record=("psnr",),
                     iterations=self.iterations,
                 )
-            last[name] = float(self.quality(run.reconstruction).mean())
+            last[name] = float(self.quality(run.images).mean())
             curves.append(torch.zeros(1) if run.psnr is None else run.psnr.nan_to_num(0.0).mean(0))
         return Trial(
             strength=float(strength),
@@ -353,33 +359,33 @@ class _Simulation:
             sigma=sigma,
         )
 
-    def lipschitz(self, model: ProximalDenoiser, denoiser: Relaxed) -> float:
-        """L of Id - D_s along the runs of ``denoiser``, the same D at some strength."""
+    def along_runs(self, denoiser: ProximalDenoiser, relaxed: Relaxed) -> float:
+        """L of Id - D_s along the runs of ``relaxed``, the same D at some strength."""
         found = []
         for problem, y in self.measured.values():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DivergenceWarning)
                 run = pnp_pgd(
-                    y[:SOME], problem, denoiser, record=("iterates",), iterations=self.iterations
+                    relaxed, y[:SOME], problem, record=("iterates",), iterations=self.iterations
                 )
             assert run.queries is not None  # noqa: S101
-            found.append(along_run(model, run.queries, denoiser.level))
+            found.append(along_run(denoiser, run.queries, relaxed.level))
         return max(found)
 
 
 def _two_numbers(
-    model: ProximalDenoiser, score: _Simulation, proximal: bool, measured: bool
+    denoiser: ProximalDenoiser, score: _Simulation, proximal: bool, measured: bool
 ) -> Tuned[Relaxed]:
     """Levels one after the other, at the largest t allowed and at its halves, while that pays."""
-    low, high = model.levels or (LEVELS[0], LEVELS[-1])
+    low, high = denoiser.levels or (LEVELS[0], LEVELS[-1])
     levels = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
-    bounded = model.core.penalized
+    bounded = denoiser.core.penalized
     trials: dict[tuple[int, float], Trial] = {}
 
     def at(place: int, t: float) -> float:
         if (place, t) not in trials:
             level = levels[place]
-            trials[place, t] = score(Relaxed(model, t, level), t, level)
+            trials[place, t] = score(Relaxed(denoiser, t, level), t, level)
         return trials[place, t].psnr
 
     def climb(place: int, t: float) -> int:
@@ -390,8 +396,8 @@ def _two_numbers(
 
     place, largest, constant = min(BEGIN, len(levels) - 1), 1.0, None
     if bounded and proximal:  # from the card, or measured at a middling strength
-        constant = model.core.lipschitz
-        constant = constant or score.lipschitz(model, Relaxed(model, 0.5, levels[place]))
+        constant = denoiser.core.lipschitz
+        constant = constant or score.along_runs(denoiser, Relaxed(denoiser, 0.5, levels[place]))
         largest = min(1.0, MARGIN / constant)
     for _ in range(ROUNDS):  # L is known better after each one
         place, t = climb(place, largest), largest
@@ -402,10 +408,10 @@ def _two_numbers(
             if trials[weaker, t].psnr <= best.psnr:
                 break
             place, best = weaker, trials[weaker, t]
-        chosen = Relaxed(model, best.strength, best.sigma)
+        chosen = Relaxed(denoiser, best.strength, best.sigma)
         if not bounded or (not measured and constant is not None):
             break
-        constant = score.lipschitz(model, chosen)
+        constant = score.along_runs(denoiser, chosen)
         if not proximal or best.strength * constant < 1:
             break
         largest = MARGIN / constant
@@ -413,8 +419,8 @@ def _two_numbers(
             at(place, largest)
             best = trials[place, largest]
             break
-    denoiser = Relaxed(model, best.strength, best.sigma, constant)
-    return Tuned(denoiser, best, tuple(trials.values()), constant)
+    chosen = Relaxed(denoiser, best.strength, best.sigma, constant)
+    return Tuned(chosen, best, tuple(trials.values()), constant)
 
 
 def halved(images: Tensor) -> Tensor:

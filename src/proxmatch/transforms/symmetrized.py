@@ -1,4 +1,4 @@
-r"""Symmetrisation: the mean of a denoiser over the symmetries of the pixel grid.
+r"""Symmetrization: the mean of a denoiser over the symmetries of the pixel grid.
 
     D_G(x) = 1/|G| sum_g g^{-1} D(g x) = grad h_G(x),    h_G(x) = 1/|G| sum_g h(g x),
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.denoisers.networks import is_map
 from proxmatch.errors import InputError
-from proxmatch.transforms.base import Transformed
+from proxmatch.transforms.transformed import Transformed
 
 Group = Literal["flips", "dihedral"]
 

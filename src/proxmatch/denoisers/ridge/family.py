@@ -241,28 +241,28 @@ REACH = 2.0
 
 
 @torch.no_grad()
-def initialize(model: Ridge) -> None:
+def initialize(denoiser: Ridge) -> None:
     """Draw filters at random, or take cosines if there is one layer; scale psi to their response.
 
     Cosines on windows are orthonormal, and as filters they are a tight frame: |W u| = |u| but for
     what is smooth. Trained filters remain nearly tight.
     """
-    config = model.config
-    for layer in model.layers:
+    config = denoiser.config
+    for layer in denoiser.layers:
         layer.copy_(torch.randn(layer.shape) * layer[0].numel() ** -0.5)
     if not config.hidden:
         atoms = cosines(config.channels, config.sizes[0])[: config.number]
-        model.layers[0][: len(atoms)] = atoms
-    response = torch.linalg.vector_norm(model.kernel().flatten(1), dim=1)
-    model.scale.copy_(-(REACH * response).log().expand_as(model.scale))
-    model.curvature.fill_(CURVATURE).log_()
-    model.tail.fill_(TAIL)
+        denoiser.layers[0][: len(atoms)] = atoms
+    response = torch.linalg.vector_norm(denoiser.kernel().flatten(1), dim=1)
+    denoiser.scale.copy_(-(REACH * response).log().expand_as(denoiser.scale))
+    denoiser.curvature.fill_(CURVATURE).log_()
+    denoiser.tail.fill_(TAIL)
 
 
 def waves(channels: int, side: int) -> list[tuple[int, int, int]]:
     """Color and frequencies of the cosines that filters start from, coarse ones first.
 
-    All of grey but the constant one, and of each chroma those up to half the highest frequency.
+    All of gray but the constant one, and of each chroma those up to half the highest frequency.
     """
     orders = {
         (q, i, j): (4 if q else 1) * (i * i + j * j)

@@ -4,9 +4,9 @@ A study is registered by its name in :data:`STUDIES` and run by
 ``proxmatch reproduce --study NAME``.
 """
 
-from proxmatch.experiments.studies.denoising import DENOISING
-from proxmatch.experiments.studies.proximal import PROXIMAL
-from proxmatch.experiments.studies.reconstruction import RECONSTRUCTION
+from proxmatch.experiments.studies.denoised import DENOISING
+from proxmatch.experiments.studies.margins import PROXIMAL
+from proxmatch.experiments.studies.reconstructed import RECONSTRUCTION
 from proxmatch.experiments.studies.solver import SOLVER
 from proxmatch.experiments.studies.study import Study, Work, run_study
 

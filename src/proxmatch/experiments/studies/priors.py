@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch.baselines import no_denoiser, total_variation, wiener
+from proxmatch.baselines import no_denoiser, total_variation, wiener_filter
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser, checkpoint, import_network, load
 from proxmatch.experiments.studies.study import Work
@@ -58,7 +58,7 @@ DOMAINS = {
     "faces": Images(("celeba", "validation"), ("celeba", "test")),
     "photographs": Images(("bsds/validation", None), ("cbsd68", None)),
     "histology": Images(("brecahad", "validation"), ("brecahad", "test")),
-    "grey": Images(("bsds/validation", None), ("cbsd68", None), 1),
+    "gray": Images(("bsds/validation", None), ("cbsd68", None), 1),
 }
 
 
@@ -81,7 +81,7 @@ def images_of(
 def _images(domain: str, part: str, data: Path, count: int | None, size: int) -> tuple[Tensor, str]:
     known = DOMAINS[domain]
     folder, split = known.validation if part == "validation" else known.test
-    found = ImageDomain(data / folder, size, split=split, crop="centre", channels=known.channels)
+    found = ImageDomain(data / folder, size, split=split, crop="center", channels=known.channels)
     number = len(found) if count is None else min(count, len(found))
     places = [round(i * len(found) / number) for i in range(number)]
     return found.tensor(places), found.fingerprint
@@ -123,31 +123,31 @@ def fitting(models: tuple[str, ...] | list[str], channels: int) -> list[str]:
 
 @torch.no_grad()
 def at_strength(
-    name: str, problem: Problem, images: Tensor, *, proximal: bool = True, seed: int = 0
+    name: str, images: Tensor, problem: Problem, *, proximal: bool = True, seed: int = 0
 ) -> tuple[Denoise, dict[str, Any]]:
     """A prior at the strength that does best on given images, and what to record about it.
 
     Args:
         name: a baseline, or as :func:`prior_of` takes it.
-        problem: what to reconstruct from.
         images: ``(N, C, H, W)``.
+        problem: what to reconstruct from.
         proximal: keep t L < 1.
         seed: of the simulated noise.
     """
     plain: dict[str, Callable[..., Any]] = {
         "none": no_denoiser,
-        "wiener": wiener,
+        "wiener": wiener_filter,
         "tv": total_variation,
     }
     if name in plain:
-        found = plain[name](problem, images, seed=seed)
+        found = plain[name](images, problem, seed=seed)
     else:
         prior = prior_of(name)
         if isinstance(prior, ProximalDenoiser):
-            found = choose_strength(prior, problem, images, proximal=proximal, seed=seed)
+            found = choose_strength(prior, images, problem, proximal=proximal, seed=seed)
         else:
             found = tune(
-                lambda s: lambda z, _: prior(z, s), LEVELS[::-1], problem, images, seed=seed
+                lambda s: lambda z, _: prior(z, s), LEVELS[::-1], images, problem, seed=seed
             )
     about = {
         "strength": found.chosen.strength,

@@ -32,14 +32,14 @@ def plan(work: Work) -> list[dict[str, Any]]:
         {
             "domain": "faces",
             "problem": problem,
-            "prior": label_of(model),
-            "model": model,
-            "identity": identity_of(model),
+            "prior": label_of(denoiser),
+            "model": denoiser,
+            "identity": identity_of(denoiser),
             "images": work.images or 6,
             "seed": work.seed,
         }
         for problem in PROBLEMS
-        for model in fitting(list(work.models), DOMAINS["faces"].channels)
+        for denoiser in fitting(list(work.models), DOMAINS["faces"].channels)
     ]
 
 
@@ -49,7 +49,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     chosen_on, _ = images_of("faces", "validation", work, CHOSEN_ON)
     test, fingerprint = images_of("faces", "test", work, settings["images"])
     problem = problem_of(settings["problem"], test.shape[1])
-    denoiser, about = at_strength(settings["model"], problem, chosen_on, seed=settings["seed"])
+    denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=settings["seed"])
     y = problem.measure(test, seed=settings["seed"])
     curves = {}
     for name, steps, warm in (
@@ -58,7 +58,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
         ("limit", LIMIT, LIMIT - 50),
     ):
         run = pnp_pgd(
-            y, problem, denoiser, truth=test, record=("psnr",), iterations=steps, warm=warm
+            denoiser, y, problem, truth=test, record=("psnr",), iterations=steps, warm=warm
         )
         assert run.psnr is not None  # noqa: S101
         curves[name] = [round(v, 4) for v in run.psnr.mean(0).tolist()]

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 import proxmatch
+from proxmatch._internal.files import write_together
+from proxmatch._internal.provenance import versions
 from proxmatch.errors import InputError
 from proxmatch.experiments.bootstrap import Resampling, interval
 from proxmatch.experiments.cells import Outcome, Store, address
-from proxmatch.files import write_together
-from proxmatch.learning.train import versions
 
 #: Packages and modules whose source decides what a cell of a study gives.
 SOURCES = ("pnp.py", "metrics.py", "denoisers", "problems", "transforms", "baselines")

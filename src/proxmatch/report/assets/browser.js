@@ -118,7 +118,7 @@ function browsePictures() {
     const y = (v) => height - 26 - ((Math.min(v, high) - low) / span) * (height - 56);
     const text = (at, where, words, anchor) => shape("text", { x: at, y: where, "text-anchor": anchor, "font-size": 12, fill: "var(--soft)" }, words);
     spark.replaceChildren(
-      shape("path", { d: path(course.map((v, i) => [x(i), y(v)])), fill: "none", stroke: colour(method), "stroke-width": 2, "stroke-dasharray": look(method).dash || null }),
+      shape("path", { d: path(course.map((v, i) => [x(i), y(v)])), fill: "none", stroke: color(method), "stroke-width": 2, "stroke-dasharray": look(method).dash || null }),
       mark(method, x(k), y(course[k]), 4.5),
       text(12, 18, `${write(high, 1)} dB`, "start"), text(12, height - 8, `${write(low, 1)} dB`, "start"),
       text(width - 12, height - 8, `k = ${frames[frames.length - 1]}`, "end"));

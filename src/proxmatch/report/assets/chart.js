@@ -66,7 +66,7 @@ function drawChart(root, spec, figure) {
 
   const front = shape("g");
   for (const s of series) {
-    const ink = colour(s.method), dash = look(s.method).dash || null;
+    const ink = color(s.method), dash = look(s.method).dash || null;
     if (s.flat) {
       const level = y(s.points[0].y);
       front.append(shape("line", { x1: box.left, x2: box.right, y1: level, y2: level, stroke: ink, "stroke-width": 1.6, "stroke-dasharray": dash || "9 3" }));

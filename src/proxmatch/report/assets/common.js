@@ -21,7 +21,7 @@ const node = (name, attributes = {}, ...children) => fill(document.createElement
 const shape = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 
 const look = (method) => DATA.methods[method];
-const colour = (method) => (look(method).colour === "ink" ? "currentColor" : look(method).colour);
+const color = (method) => (look(method).color === "ink" ? "currentColor" : look(method).color);
 
 /** Rows without a family or source, such as baselines, belong to every denoiser. */
 function belongs(item, denoiser) {
@@ -47,12 +47,12 @@ const MARKS = {
 function mark(method, x, y, r, extra = {}) {
   const { marker, filled } = look(method);
   const d = MARKS[marker](x, y, r);
-  const inside = filled && marker !== "cross" ? colour(method) : marker === "cross" ? "none" : "var(--paper)";
-  return shape("path", { d, fill: inside, stroke: colour(method), "stroke-width": 1.6, ...extra });
+  const inside = filled && marker !== "cross" ? color(method) : marker === "cross" ? "none" : "var(--paper)";
+  return shape("path", { d, fill: inside, stroke: color(method), "stroke-width": 1.6, ...extra });
 }
 function swatch(method) {
   const dash = look(method).dash || null;
-  const line = shape("line", { x1: 0, y1: 6, x2: 22, y2: 6, stroke: colour(method), "stroke-width": 2, "stroke-dasharray": dash });
+  const line = shape("line", { x1: 0, y1: 6, x2: 22, y2: 6, stroke: color(method), "stroke-width": 2, "stroke-dasharray": dash });
   return shape("svg", { class: "swatch", width: 22, height: 12, "aria-hidden": "true" }, line, mark(method, 11, 6, 3.4));
 }
 

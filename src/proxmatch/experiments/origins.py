@@ -1,0 +1,111 @@
+"""Source and reference denoisers: taken where they exist, else trained."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxmatch.denoisers import ProximalDenoiser, load, save, shipped
+from proxmatch.denoisers.checkpoint import CONFIG, WEIGHTS
+from proxmatch.errors import InputError
+from proxmatch.experiments.cells import Outcome
+from proxmatch.experiments.inputs import Data
+from proxmatch.experiments.scales import Scale
+from proxmatch.learning.settings import PRESETS
+
+REFERENCE = "reference"
+#: Kinds that are trained in full, as those that come with proxmatch are.
+FULL = ("extreme", REFERENCE)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a denoiser comes from.
+
+    Attributes:
+        settings: of its cell.
+        outcome: of its cell, where it is taken and not trained.
+    """
+
+    settings: dict[str, Any]
+    outcome: Outcome | None = None
+
+
+def origin(
+    scale: Scale, data: Data, family: str, kind: str, given: Mapping[str, str | Path]
+) -> Origin:
+    """How a denoiser comes about.
+
+    In this order: the one that is given; the one that comes with proxmatch and was trained on just
+    these images (or, for the embedded domains, on such images); a training.
+
+    Args:
+        scale: its size and training.
+        data: the domains.
+        family: ``lpn`` or ``gs``.
+        kind: of the source, or ``reference``.
+        given: folders or names by ``family/kind``.
+
+    Raises:
+        InputError: it is neither given nor known, and the scale does not train it.
+        CheckpointError: what is given cannot be loaded.
+    """
+    name = f"{family}/{kind}"
+    if name in given:
+        return _taken(given[name])
+    domain = "target" if kind == REFERENCE else "source"
+    if data.embedded:
+        if kind not in FULL:
+            raise InputError(f"no {name} comes with proxmatch; give folders to train it on")
+        return _taken(f"{family}-{data.embedded[domain]}")
+    found = data.record["source"] if domain == "source" else data.record["target"]["train"]
+    own = scale.families[family]
+    if kind in FULL:
+        for candidate in shipped():
+            if candidate.startswith(f"{family}-") and _fits(candidate, found):
+                return _taken(candidate)
+    if kind not in own.training:
+        raise InputError(f"the scale {scale.name} does not train {name}; give it, or leave it out")
+    steps = own.training[kind] or PRESETS[own.preset].settings.steps
+    settings = {
+        "preset": own.preset,
+        "steps": min(steps, scale.steps(family) or steps),
+        "seed": scale.seed,
+        "domain": domain,
+        "size": scale.size,
+        "downscale": found["downscale"],
+        "images": found["fingerprint"],
+    }
+    return Origin(settings)
+
+
+def checkpoint(denoiser: ProximalDenoiser) -> dict[str, bytes]:
+    """The files of a denoiser."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(denoiser, folder)
+        return {name: (Path(folder) / name).read_bytes() for name in (WEIGHTS, CONFIG)}
+
+
+def restored(outcome: Outcome, device: str = "cpu") -> ProximalDenoiser:
+    """The denoiser that a cell left behind."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (WEIGHTS, CONFIG):
+            (Path(folder) / name).write_bytes(outcome.files[name])
+        return load(folder, device=device)
+
+
+def _taken(where: str | Path) -> Origin:
+    denoiser = load(where)  # whatever is wrong with it is said now
+    files = checkpoint(denoiser)
+    digest = hashlib.sha256(files[WEIGHTS] + files[CONFIG]).hexdigest()[:16]
+    result = {"taken": Path(where).name, "status": "taken", "record": denoiser.record}
+    return Origin({"fingerprint": digest}, Outcome(result, files))
+
+
+def _fits(name: str, found: Mapping[str, Any]) -> bool:
+    record = load(name).record.get("data", {})
+    return all(record.get(key) == found[key] for key in ("fingerprint", "size", "downscale"))

@@ -1,0 +1,99 @@
+"""Denoising at 15, 25 and 50 of 255: crops of faces and histology, whole photographs; in dB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch._internal.randomness import fingerprint, generator_of
+from proxmatch.data.images import image_files, read_image
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.denoisers.tiles import tiled
+from proxmatch.experiments.studies.priors import (
+    DOMAINS,
+    fitting,
+    identity_of,
+    images_of,
+    label_of,
+    prior_of,
+)
+from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.metrics import psnr
+
+LEVELS = (15, 25, 50)
+#: Sets of whole pictures: folder and channels.
+WHOLE = {"CBSD68": ("cbsd68", 3), "Kodak24": ("kodak24", 3), "BSD68": ("cbsd68", 1)}
+#: Sets of 128 x 128 center crops.
+CROPS = ("faces", "histology")
+
+
+def plan(work: Work) -> list[dict[str, Any]]:
+    """A cell for each set and denoiser of its channels."""
+    sets = {**{name: DOMAINS[name].channels for name in CROPS}}
+    sets |= {name: channels for name, (_, channels) in WHOLE.items()}
+    return [
+        {
+            "domain": domain,
+            "prior": label_of(model),
+            "model": model,
+            "identity": identity_of(model),
+            "images": work.images,
+            "seed": work.seed,
+        }
+        for domain, channels in sets.items()
+        for model in fitting(list(work.models), channels)
+    ]
+
+
+@torch.no_grad()
+def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    """PSNR of every image at every level."""
+    pictures = _pictures(settings["domain"], work.data, settings["images"])
+    denoiser = prior_of(settings["model"])
+    if isinstance(denoiser, ProximalDenoiser):
+        denoiser = tiled(denoiser)
+    found: dict[str, list[float]] = {str(level): [] for level in LEVELS}
+    for i, x in enumerate(pictures):
+        noise = torch.randn(x.shape, generator=generator_of(settings["seed"], "noise", i))
+        for level in LEVELS:
+            out = denoiser((x + level / 255 * noise)[None], level / 255)
+            found[str(level)].append(round(float(psnr(out, x[None])), 4))
+    return {"psnr": found, "data": fingerprint(pictures)}
+
+
+@cache
+def _pictures(domain: str, data: Path, count: int | None) -> list[Tensor]:
+    """The test pictures of a set, ``(C, H, W)`` each, evenly spread if not all."""
+    if domain in CROPS:
+        return list(images_of(domain, "test", Work(data, ()), count)[0])
+    folder, channels = WHOLE[domain]
+    files = image_files([data / folder])
+    number = min(count or len(files), len(files))
+    chosen = [files[round(i * len(files) / number)] for i in range(number)]
+    return [read_image(file, channels).pixels for file in chosen]
+
+
+def tables(cells: Sequence[Mapping[str, Any]]) -> str:
+    """One table a set of images."""
+    parts = []
+    for domain in dict.fromkeys(cell["domain"] for cell in cells):
+        rows = [
+            [
+                cell["prior"],
+                *(f"{sum(v) / len(v):.2f}" for v in cell["psnr"].values()),
+                str(len(cell["psnr"]["25"])),
+            ]
+            for cell in cells
+            if cell["domain"] == domain
+        ]
+        header = [domain, *(f"{level}/255" for level in LEVELS), "images"]
+        parts.append(markdown(header, rows))
+    return "\n\n".join(parts)
+
+
+DENOISING = Study("denoising", "Denoising, mean PSNR in dB", plan, compute, tables)

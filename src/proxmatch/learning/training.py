@@ -1,0 +1,146 @@
+"""Train a denoiser on a folder of images, and say what it has become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from proxmatch._internal.provenance import versions
+from proxmatch._internal.randomness import fingerprint, generator_of
+from proxmatch.data import ImageDomain
+from proxmatch.denoisers import ProximalDenoiser, new, save
+from proxmatch.errors import InputError
+from proxmatch.learning.assess import Assessment, assess
+from proxmatch.learning.engine import RunResult, run
+from proxmatch.learning.settings import PRESETS, Preset, TrainingSettings
+from proxmatch.learning.sources import stream, windows
+from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+from proxmatch.transforms import color_statistics
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+COLOR_SAMPLE = 512
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained denoiser.
+
+    Attributes:
+        denoiser: with its card in ``denoiser.record``.
+        run: how the training went.
+        validation: its figures on images that it was not trained on, if there were any.
+    """
+
+    denoiser: ProximalDenoiser
+    run: RunResult
+    validation: Assessment | None
+
+
+def train(
+    preset: str | Preset,
+    domain: ImageDomain,
+    folder: str | Path,
+    *,
+    settings: TrainingSettings | None = None,
+    start: ProximalDenoiser | None = None,
+    validation: Tensor | None = None,
+    problems: Sequence[Problem] | None = None,
+    fabric: Fabric | None = None,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> TrainingResult:
+    """Train a denoiser, or go on with a training that was interrupted.
+
+    Args:
+        preset: one of ``PRESETS``, or your own.
+        domain: images to train on, at least as large as the preset's crops.
+        folder: gets the state and the log of the run, and the denoiser in ``model/``.
+        settings: in place of the preset's.
+        start: a denoiser whose weights it starts from (:meth:`ProximalDenoiser.inherit_`); from
+            scratch by default.
+        validation: images for the card, ``(B, C, H, W)``, as large as those of the deployment.
+        problems: for the card; deblurring and super-resolution by default.
+        fabric: where and in what precision.
+        on_step: told the step and its loss.
+    """
+    preset = _named(preset)
+    settings = settings or preset.settings
+    if domain.size < preset.size:
+        raise InputError(
+            f"the preset trains on {preset.size} x {preset.size} crops, the domain has "
+            f"{domain.size} x {domain.size} ones; open it with size={preset.size}"
+        )
+    if domain.channels != preset.model.channels:
+        raise InputError(
+            f"the preset is for {preset.model.channels} channel(s), the domain has "
+            f"{domain.channels}; open it with channels={preset.model.channels}"
+        )
+    if validation is not None and problems is None:
+        _, channels, *size = validation.shape
+        problems = default_problems((size[0], size[1]), channels)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        denoiser = new(preset.model)
+    about = {"data": domain.fingerprint}
+    if start is not None:
+        denoiser.inherit_(start)
+        about["start"] = fingerprint(list(start.parameters()))
+    draw = windows(domain.sample, preset.size) if domain.size > preset.size else domain.sample
+    result = run(
+        denoiser,
+        stream(draw),
+        settings,
+        folder,
+        fabric=fabric,
+        about=about,
+        on_step=on_step,
+    )
+    denoiser.record = {
+        "data": domain.describe(),
+        "colors": colors(domain, settings.seed),
+        "model": preset.model.model_dump(mode="json"),
+        "crop": preset.size,
+        "settings": settings.model_dump(mode="json"),
+        "status": str(result.status),
+        "minutes": round(result.seconds / 60, 1),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+    if start is not None:
+        denoiser.record["start"] = {"weights": about["start"], **start.record}
+    found = None
+    if validation is not None:
+        found = assess(denoiser, validation, problems or (), noise=(0.05, 0.025, 0.1))
+        denoiser.record["validation"] = found.means()
+        if denoiser.penalized:
+            denoiser.lipschitz = round(found.lipschitz, 4)
+    save(denoiser, Path(folder) / "model")
+    return TrainingResult(denoiser, result, found)
+
+
+def default_problems(size: tuple[int, int], channels: int) -> list[Problem]:
+    """The paper's two inverse problems."""
+    return [
+        gaussian_deblurring(size, channels=channels),
+        super_resolution(size, channels=channels),
+    ]
+
+
+def colors(domain: ImageDomain, seed: int) -> dict[str, Any]:
+    """Mean and covariance of the training colors, which an alignment needs."""
+    sample = domain.sample(COLOR_SAMPLE, generator_of(seed, "colors"))
+    return color_statistics(sample).to_json()
+
+
+def _named(preset: str | Preset) -> Preset:
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise InputError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[preset]

@@ -1,0 +1,216 @@
+"""Images from measurements of any size and number, in bounded memory.
+
+The iteration is PnP-PGD on whole images, whatever their size; the denoiser alone is applied in
+tiles (:mod:`proxmatch.denoisers.tiles`), which changes nothing but the memory. Small images of one
+size are handled together. What an image becomes does not depend on its company.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proxmatch.data import embedded
+from proxmatch.data.domain import LUMA
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.denoisers.tiles import TILE, tiled
+from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.problems import Problem
+from proxmatch.problems.catalog import image_side, make_problem, options as read_options
+from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements
+from proxmatch.transforms.strength import MARGIN, MIDDLING_LEVEL
+
+#: Pixels of all images that are handled together.
+TOGETHER = 512 * 512
+
+#: Side of the embedded crops that a strength is chosen on, and one in how many of them is used.
+SIDE, PICTURES = 64, 12
+
+#: Makes the problem for measurements of (h, w) pixels.
+Builder = Callable[[tuple[int, int]], Problem]
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Reconstructed images, in the order of their measurements.
+
+    Attributes:
+        images: ``(C, H, W)`` each, on the CPU, not clipped.
+        status: how each iteration ended.
+        iterations: number of steps each image made.
+    """
+
+    images: tuple[Tensor, ...]
+    status: tuple[Status, ...]
+    iterations: tuple[int, ...]
+
+
+@torch.no_grad()
+def reconstruct(
+    denoiser: ProximalDenoiser,
+    measurements: Tensor | Sequence[Tensor],
+    problem: str | Problem | Builder,
+    *,
+    options: Iterable[str] | Mapping[str, Any] = (),
+    iterations: int | None = None,
+    sigma: float | None = None,
+    tile: int = TILE,
+    batch: int | None = None,
+    on_step: Callable[[int], None] = lambda images: None,
+) -> Reconstruction:
+    """Reconstruct images from their measurements.
+
+    Args:
+        denoiser: D.
+        measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes.
+        problem: a name of ``PROBLEMS``, a problem, or what makes one for measurements of a size.
+        options: of a problem that is given by name, such as ``["factor=2"]``.
+        iterations: number of steps, if not that of the problem.
+        sigma: noise level for the denoiser, if not its own. A denoiser of many levels that has
+            been given neither this nor a strength gets the one of :func:`at_strength`.
+        tile: side of the tiles of the denoiser, in pixels.
+        batch: images of one size handled together; as many as have 512 x 512 pixels by default.
+        on_step: told after each step how many images made it, for a progress bar.
+
+    Raises:
+        InputError: measurements that do not fit.
+        TooLargeError: not even a small tile fits the memory.
+
+    Warns:
+        DivergenceWarning: naming the images that diverged.
+    """
+    if batch is not None and batch < 1:
+        raise InputError(f"a batch has at least 1 image, not {batch}")
+    given = list(measurements)
+    for number, y in enumerate(given):
+        if not isinstance(y, Tensor) or y.ndim < 2:
+            raise InputError(f"measurement {number} is no tensor (C, h, w)")
+    if not given:
+        raise InputError("there are no measurements; give at least one")
+    place = next(denoiser.parameters(), given[0])
+    build = _builder(problem, options, denoiser.channels)
+    if sigma is None and isinstance(problem, Problem):
+        first = given[0][None].to(place)
+        denoiser = at_strength(denoiser, first, placed(problem, place))
+    elif sigma is None:
+        denoiser = at_strength(denoiser, None, build)
+    denoiser = tiled(denoiser, tile)
+
+    def denoise(z: Tensor, level: Any) -> Tensor:
+        out: Tensor = denoiser(z, level)
+        on_step(len(z))
+        return out
+
+    found: dict[int, tuple[Tensor, Status, int]] = {}
+    for shape, numbers in _by_shape(given).items():
+        solved = placed(build((shape[-2], shape[-1])), place)
+        together = batch or max(1, TOGETHER // (solved.img_size[1] * solved.img_size[2]))
+        for start in range(0, len(numbers), together):
+            some = numbers[start : start + together]
+            y = given[some[0]][None] if len(some) == 1 else torch.stack([given[i] for i in some])
+            y = y.to(place)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DivergenceWarning)  # they are named below
+                run = pnp_pgd(denoise, y, solved, record=(), sigma=sigma, iterations=iterations)
+            images = run.images.cpu()
+            found |= {
+                i: (images[j], run.status[j], int(run.iterations[j])) for j, i in enumerate(some)
+            }
+    images_, status, steps = zip(*(found[i] for i in range(len(given))), strict=True)
+    diverged = [i for i, s in enumerate(status) if s is Status.DIVERGED]
+    if diverged:
+        warnings.warn(
+            f"the images {diverged} diverged and were left where they were; the denoiser expands: "
+            "relax it, adapt it, or take fewer iterations",
+            DivergenceWarning,
+            stacklevel=2,
+        )
+    return Reconstruction(images_, status, steps)
+
+
+def at_strength(
+    denoiser: ProximalDenoiser, measurements: Tensor | None, problem: Problem | Builder
+) -> ProximalDenoiser:
+    """A denoiser of many levels at a strength that suits a problem; any other as it is.
+
+    One whose strength was chosen already (:func:`proxmatch.transforms.choose_strength`) is left
+    alone. For a problem that can be made for any size, the strength is chosen on pictures that
+    come with proxmatch, so that it depends on the denoiser and the problem alone; for a given
+    problem it is chosen on the measurements. To have it chosen on images of your own, call
+    ``choose_strength`` yourself.
+
+    Args:
+        denoiser: D.
+        measurements: of a given problem, ``(B, ...)``; else None.
+        problem: a problem, or what makes one for measurements of a size.
+    """
+    if not denoiser.conditional or any(
+        getattr(t, "level", None) is not None for t in denoiser.chain
+    ):
+        return denoiser
+    place = next(denoiser.parameters())
+    if isinstance(problem, Problem):
+        if measurements is None:
+            raise InputError("give measurements of the problem to choose a strength on")
+        return choose_strength_from_measurements(
+            denoiser, measurements, problem, measured=False
+        ).denoiser
+    small = _small(problem)
+    if small is None:  # a mask or a kernel of one size: nothing to simulate on
+        return Relaxed(
+            denoiser, min(1.0, MARGIN / (denoiser.core.lipschitz or 1.0)), MIDDLING_LEVEL
+        )
+    images = embedded("photographs", SIDE).adaptation[::PICTURES]
+    rows, cols = (n - SIDE for n in small.img_size[1:])
+    images = F.pad(images, (0, cols, 0, rows), "reflect")
+    if denoiser.channels != images.shape[1]:
+        gray = torch.einsum("c,nchw->nhw", LUMA, images)[:, None]
+        images = gray.expand(-1, denoiser.channels, -1, -1)
+    small, images = placed(small, place), images.to(place).contiguous()
+    return choose_strength(denoiser, images, small, measured=False).denoiser
+
+
+def _small(build: Builder) -> Problem | None:
+    """The problem for images just large enough for the embedded crops, if it can be made."""
+    for side in (8, 16, 32, SIDE):
+        try:
+            problem = build((side, side))
+        except InputError:
+            continue
+        if all(SIDE <= n < 2 * SIDE for n in problem.img_size[1:]):
+            return problem
+    return None
+
+
+def placed(problem: Problem, like: Tensor) -> Problem:
+    """A problem where a tensor is, in its precision; the same one if it is there already."""
+    if problem.device.type != like.device.type:
+        problem = problem.to(like.device)
+    return problem if problem.dtype == like.dtype else problem.to(like.dtype)
+
+
+def _builder(
+    problem: str | Problem | Builder, options: Iterable[str] | Mapping[str, Any], channels: int
+) -> Builder:
+    if isinstance(problem, Problem):
+        return lambda size: problem
+    if callable(problem):
+        return problem
+    read = dict(options) if isinstance(options, Mapping) else read_options(problem, options)
+    return lambda size: make_problem(
+        problem, image_side(problem, size, read), read, channels=channels
+    )
+
+
+def _by_shape(given: Sequence[Tensor]) -> dict[torch.Size, list[int]]:
+    groups: dict[torch.Size, list[int]] = {}
+    for number, y in enumerate(given):
+        groups.setdefault(y.shape, []).append(number)
+    return groups

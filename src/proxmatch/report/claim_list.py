@@ -1,0 +1,146 @@
+"""Claims in groups of one kind, with intervals as positions on a common scale.
+
+The kind of a claim is the part of its id before the first slash.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proxmatch.report import wording
+from proxmatch.report.schema import ClaimRecord, DriverRecord, Verdict
+from proxmatch.report.summary import Denoiser
+
+TITLES = {
+    "source-far-below-reference": "The source denoiser ends far below the reference",
+    "proposed-beats-mse-psnr": "Proximal matching reaches a higher PSNR than MSE",
+    "proposed-beats-mse-ssim": "Proximal matching reaches a higher SSIM than MSE",
+    "proposed-beats-mse-gap": "Proximal matching comes closer to the reference than MSE",
+    "proposed-above-mse-at-all-iterations": "Proximal matching is above MSE at every iteration",
+    "mse-below-source": "MSE with so few images ends below the source it started from",
+    "proposed-above-source": "Proximal matching with one image ends above the source",
+    "proposed-smaller-lipschitz": "Proximal matching keeps L smaller than MSE does",
+    "gain-above-ten": "The gain over MSE exceeds 10 dB in severe settings",
+    "gain-largest-with-few": "The gain over MSE is largest with few images",
+    "largest-step": "Where more images help most",
+    "lower-gap-higher-psnr": "Lower mismatch goes with higher PSNR",
+}
+VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An effect, its interval and what it must exceed, as per cent of a scale's width."""
+
+    zero: float
+    threshold: float
+    effect: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Driven:
+    """A control's part in a claim."""
+
+    driver: DriverRecord
+    bar: Bar | None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A claim in its group: told apart from the others by ``what``, then by ``where``."""
+
+    claim: ClaimRecord
+    block: Denoiser
+    what: str
+    where: str
+    bar: Bar | None
+    drivers: tuple[Driven, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """All tests of one kind of statement.
+
+    Attributes:
+        title: the statement, if it is one, or what its kind is called.
+        told: whether that says it all, or each test has a statement of its own.
+        paper: what the paper reports, when it is the same for all.
+        tested: one for each family, problem and n.
+    """
+
+    title: str
+    told: bool
+    paper: str
+    tested: tuple[Tested, ...]
+
+
+def groups(claims: Iterable[ClaimRecord]) -> list[Group]:
+    """In the order in which the kinds first appear."""
+    found: dict[str, list[ClaimRecord]] = defaultdict(list)
+    for claim in claims:
+        kind, slash, _ = claim.id.partition("/")
+        found[kind if slash else claim.statement].append(claim)
+    return [_group(kind, members) for kind, members in found.items()]
+
+
+def tally(claims: Iterable[ClaimRecord]) -> list[tuple[Verdict, int]]:
+    """How many of each verdict."""
+    count = Counter(claim.verdict for claim in claims)
+    return [(verdict, count[verdict]) for verdict in VERDICTS]
+
+
+def blocks(claims: Iterable[ClaimRecord]) -> list[Denoiser]:
+    """The denoisers that are claimed something about."""
+    pairs = dict.fromkeys((c.family, c.source) for c in claims if c.family or c.source)
+    return [Denoiser(*pair) for pair in pairs]
+
+
+def _group(kind: str, members: list[ClaimRecord]) -> Group:
+    statements = {claim.statement for claim in members}
+    papers = {claim.paper for claim in members}
+    every: list[ClaimRecord | DriverRecord] = [
+        *members,
+        *(d for claim in members for d in claim.drivers),
+    ]
+    ends = [v for e in every for v in (e.effect, e.low, e.high) if v is not None]
+    ends += [claim.threshold or 0.0 for claim in members]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    margin = 0.06 * (high - low) or 1.0
+    scale = (low - margin, high + margin)
+    told = len(statements) == 1
+    return Group(
+        title=statements.pop() if told else TITLES.get(kind, kind.replace("-", " ").capitalize()),
+        told=told,
+        paper=papers.pop() if len(papers) == 1 else "",
+        tested=tuple(_tested(claim, scale) for claim in members),
+    )
+
+
+def _tested(claim: ClaimRecord, scale: tuple[float, float]) -> Tested:
+    shots = f"n = {claim.n}" if claim.n not in ("", "0") else ""
+    block = Denoiser(claim.family, claim.source)
+    who = wording.denoiser(block) if claim.family or claim.source else ""
+    parts = [part for part in (shots, claim.problem, who) if part] or ["overall"]
+    return Tested(
+        claim=claim,
+        block=block,
+        what=parts[0],
+        where=wording.context(*parts[1:]),
+        bar=_bar(claim, scale),
+        drivers=tuple(Driven(driver, _bar(driver, scale)) for driver in claim.drivers),
+    )
+
+
+def _bar(item: ClaimRecord | DriverRecord, scale: tuple[float, float]) -> Bar | None:
+    if item.effect is None:
+        return None
+    low = item.effect if item.low is None else item.low
+    high = item.effect if item.high is None else item.high
+    width = scale[1] - scale[0]
+    threshold = (item.threshold or 0.0) if isinstance(item, ClaimRecord) else 0.0
+    values = (0.0, threshold, item.effect, low, high)
+    return Bar(*(round(100 * (value - scale[0]) / width, 2) for value in values))

@@ -1,0 +1,205 @@
+"""The story in ten seconds: degraded, source, adapted, reference, truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from proxmatch.report import wording
+from proxmatch.report.album import Album, crop
+from proxmatch.report.digest import Digest
+from proxmatch.report.schema import Pictures, Setting
+from proxmatch.report.summary import Denoiser
+from proxmatch.report.table_views import order_relaxations
+
+ADAPTED = ("pm", "adapm", "auto", "aligned", "mse")
+OURS = "auto"  # told in place of the paper's method where it is the best
+SHOTS = 5  # the budget the story is told with, or the nearest to it
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One of the five pictures.
+
+    Attributes:
+        key: degraded, source, adapted, reference or truth.
+        label: what it is.
+        mean: PSNR over all test images, in dB.
+        picture: data URI.
+    """
+
+    key: str
+    label: str
+    mean: float | None
+    picture: str | None
+
+
+@dataclass(frozen=True)
+class Narrative:
+    """What is told, and where it starts; the reader may choose another start.
+
+    Attributes:
+        denoiser: family and source.
+        problem: its name.
+        method: that adapted.
+        n: number of images it was adapted with.
+        chose: what ``auto`` returned, joined by "or" where sets differ; empty if it was not that.
+        relaxation: of it; source and reference are told as they are.
+        image: that is shown, if there are pictures.
+        means: PSNR in dB by method: source, adapted, reference, none; and ``alike``, the reference
+            with the relaxation of the adapted one where that is another.
+        stages: the five pictures.
+    """
+
+    denoiser: Denoiser
+    problem: str
+    method: str
+    n: int
+    chose: str
+    relaxation: str
+    image: str
+    means: dict[str, float]
+    stages: tuple[Chapter, ...]
+
+
+def tell(
+    digest: Digest,
+    pictures: Pictures | None,
+    album: Album | None,
+    work: Iterable[Mapping[str, str]] = (),
+) -> Narrative | None:
+    """The story of the first problem and denoiser that have an adapted row; None without one.
+
+    Args:
+        digest: the numbers.
+        pictures: what the album was made from.
+        album: the pictures.
+        work: rows of ``cells.csv``, which say what ``auto`` chose.
+    """
+    cells, looks = digest.cells, digest.looks
+    strips = [] if album is None else album.strips
+    settings = [s.setting for s, _ in strips] or [cell.setting for cell in cells]
+    for block in digest.blocks:
+        adapted = [s for s in settings if block.has(s) and s.method in ADAPTED]
+        if adapted:
+            known = {cell.setting: cell.psnr for cell in cells if cell.psnr is not None}
+            start = _start(adapted, known)
+            break
+    else:
+        return None
+    every = [cell.setting for cell in cells]
+    roles = {
+        "adapted": start,
+        "source": _as_it_is("source", every, block, start),
+        "reference": _as_it_is("reference", every, block, start),
+        "none": _beside("none", every, block, start),
+        "alike": _beside("reference", every, block, start),
+    }
+    means = {name: known[role] for name, role in roles.items() if role in known}
+    if roles["alike"] == roles["reference"]:
+        means.pop("alike", None)
+    image = next((s.image for s, _ in strips if s.setting == start), "")
+    shots = f"n = {start.n}" if start.n else ""
+    labels = {
+        "degraded": "degraded",
+        "source": "source denoiser",
+        "adapted": wording.context(looks[start.method].label, shots),
+        "reference": "reference",
+        "truth": "truth",
+    }
+    shown: dict[str, str] = {}
+    if album is not None and pictures is not None:
+        shown = _shown(album, pictures, block, start, image)
+    stages = tuple(
+        Chapter(key, label, means.get(key), shown.get(key)) for key, label in labels.items()
+    )
+    return Narrative(
+        denoiser=block,
+        problem=start.problem,
+        method=start.method,
+        n=start.n,
+        chose=_chosen(start, work),
+        relaxation=start.relaxation,
+        image=image,
+        means=means,
+        stages=stages,
+    )
+
+
+def _start(adapted: list[Setting], known: dict[Setting, float]) -> Setting:
+    """Ours where no other adaptation of the problem with as many images is better, else theirs."""
+    theirs = min(adapted, key=_preference)
+    ours = [s for s in adapted if s.method == OURS and s.problem == theirs.problem and s in known]
+    if not ours:
+        return theirs
+    best = min(ours, key=lambda s: (abs(s.n - SHOTS), -known[s]))
+    rivals = [s for s in known if s.method in ADAPTED and s.family == best.family]
+    rivals = [s for s in rivals if (s.problem, s.n) == (best.problem, best.n)]
+    return best if known[best] >= max(known[s] for s in rivals) else theirs
+
+
+def _chosen(start: Setting, work: Iterable[Mapping[str, str]]) -> str:
+    """What ``auto`` chose for a setting, in each of its sets; empty where that is not known."""
+    key = {
+        "family": start.family,
+        "source": start.source,
+        "method": start.method,
+        "n": str(start.n),
+        "problem": start.problem,
+        "kind": "adaptation",
+    }
+    said = (
+        row.get("status") or ""
+        for row in work
+        if all(row.get(name) == value for name, value in key.items())
+    )
+    found = {text.removeprefix("chose ") for text in said if text.startswith("chose ")}
+    return " or ".join(sorted(found))
+
+
+def _preference(setting: Setting) -> tuple[bool, int, float]:
+    """Smaller is better: the paper's relaxation, its method, and few images."""
+    return (
+        setting.relaxation != "paper",
+        ADAPTED.index(setting.method),
+        abs(setting.n - SHOTS),
+    )
+
+
+def _as_it_is(
+    method: str, settings: Iterable[Setting], block: Denoiser, start: Setting
+) -> Setting | None:
+    """A denoiser without adaptation beside the start: at t = 1 where that is known."""
+    found = [s for s in settings if block.has(s) and s.method == method]
+    found = [s for s in found if s.problem == start.problem]
+    order = order_relaxations(s.relaxation for s in found)
+    return min(found, key=lambda s: order.index(s.relaxation), default=None)
+
+
+def _beside(
+    method: str, settings: Iterable[Setting], block: Denoiser, start: Setting
+) -> Setting | None:
+    """A row of the start's problem and relaxation."""
+    wanted = (method, start.problem, start.relaxation)
+    found = (s for s in settings if (s.method, s.problem, s.relaxation) == wanted)
+    return next((s for s in found if block.has(s)), None)
+
+
+def _shown(
+    album: Album, pictures: Pictures, block: Denoiser, start: Setting, image: str
+) -> dict[str, str]:
+    """Data URIs of the stages that have a picture: the last x_k of each strip."""
+    shown: dict[str, str] = {}
+    if image in album.truth:
+        shown["truth"] = album.files[album.truth[image]]
+    if image in album.degraded.get(start.problem, {}):
+        shown["degraded"] = album.files[album.degraded[start.problem][image]]
+    last, size = len(pictures.frames) - 1, pictures.size
+    strips = {s.setting: place for s, place in reversed(album.strips) if s.image == image}
+    roles = {"adapted": start} | {
+        name: _as_it_is(name, strips, block, start) for name in ("source", "reference")
+    }
+    for key, role in roles.items():
+        if role is not None:
+            shown[key] = crop(album.files[strips[role]], last, 1, size)
+    return shown

@@ -1,0 +1,122 @@
+"""The colors of a set of images: their mean and covariance over pixels.
+
+For three channels these are 12 numbers (the covariance is symmetric, so 9 of them count), for gray
+images two. They are all that :func:`proxmatch.transforms.align` has to know of a domain, few enough
+to be estimated from one image, or from measurements alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.errors import InputError
+from proxmatch.transforms.aligned import Aligned
+from proxmatch.transforms.transformed import Transformed
+
+#: Where a record keeps the colors of the training images.
+RECORD = "colors"
+
+
+@dataclass(frozen=True, eq=False)
+class ColorStatistics:
+    """Mean and covariance of the colors of a domain, in units of the image.
+
+    Attributes:
+        mean: ``(C,)``, float64.
+        covariance: ``(C, C)``, float64, symmetric and positive semidefinite.
+
+    Raises:
+        InputError: the two do not fit, are not finite, or the covariance is none.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+    def __post_init__(self) -> None:
+        c, covariance = len(self.mean), self.covariance
+        if self.mean.ndim != 1 or covariance.shape != (c, c):
+            raise InputError(
+                f"color statistics need a mean (C,) and a covariance (C, C), got "
+                f"{tuple(self.mean.shape)} and {tuple(covariance.shape)}"
+            )
+        if not bool(self.mean.isfinite().all() and covariance.isfinite().all()):
+            raise InputError("the color statistics hold NaN or infinity")
+        size = float(covariance.abs().max())
+        if float((covariance - covariance.T).abs().max()) > 1e-6 * size:
+            raise InputError("the covariance of the colors is not symmetric")
+        if float(torch.linalg.eigvalsh(covariance)[0]) < -1e-6 * size:
+            raise InputError("the covariance of the colors has a negative eigenvalue")
+
+    @property
+    def channels(self) -> int:
+        """C."""
+        return len(self.mean)
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists of numbers, for a record."""
+        return {"mean": self.mean.tolist(), "covariance": self.covariance.tolist()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ColorStatistics:
+        """The opposite of :meth:`to_json`.
+
+        Raises:
+            InputError: the content is not what ``to_json`` makes.
+        """
+        try:
+            mean, covariance = (
+                torch.tensor(content[key], dtype=torch.float64) for key in ("mean", "covariance")
+            )
+            return cls(mean, covariance)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"these are no color statistics: {error}") from error
+
+
+def color_statistics(images: Tensor) -> ColorStatistics:
+    """Mean and covariance of the colors of all pixels of all images.
+
+    Args:
+        images: ``(N, C, H, W)``, N >= 1.
+    """
+    pixels = _pixels(images)
+    covariance = torch.cov(pixels, correction=0).reshape(len(pixels), len(pixels))
+    return ColorStatistics(pixels.mean(1), covariance)
+
+
+def colors_of(denoiser: ProximalDenoiser) -> ColorStatistics | None:
+    """The colors of the images a denoiser is for, or None where nothing is known of them.
+
+    A network has them in its record, under ``colors``, from its training. Around an
+    :class:`Aligned` one they are those that A x = s U (x - m) + c takes to the colors within:
+    mean A^{-1} c', covariance U^T C U / s^2.
+    """
+    if isinstance(denoiser, Aligned):
+        inner = colors_of(denoiser.inner)
+        if inner is None:
+            return None
+        back = denoiser.rotation.T / denoiser.scale
+        mean = back @ (inner.mean - denoiser.center) + denoiser.mean
+        return ColorStatistics(mean, back @ inner.covariance @ back.T)
+    if isinstance(denoiser, Transformed):
+        return colors_of(denoiser.inner)
+    content = denoiser.record.get(RECORD)
+    return None if content is None else ColorStatistics.from_json(content)
+
+
+def _pixels(images: Tensor) -> Tensor:
+    """``(C, N H W)``, float64, on the CPU."""
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.numel() == 0:
+        what = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise InputError(f"expected images of shape (N, C, H, W), got {what}")
+    if not images.is_floating_point() or not bool(images.isfinite().all()):
+        raise InputError(
+            f"the images must be finite and floating point, got {images.dtype}; divide 8-bit "
+            "images by 255"
+        )
+    return images.detach().to("cpu", torch.float64).transpose(0, 1).flatten(1)

@@ -1,0 +1,115 @@
+"""What every transform of a proximal denoiser shares.
+
+A transform takes a denoiser D = grad h and makes another one, whose potential is known exactly
+from h: what held for D (a convex potential, an inverse, a regularizer, a smoothness constant)
+holds for it, and transforms compose in any order.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.errors import InputError, NotContractiveError
+
+
+class Transformed(ProximalDenoiser):
+    """A proximal denoiser made of another one, which it holds and does not copy.
+
+    Args:
+        inner: D.
+
+    Attributes:
+        inner: D.
+        record: how the transform was chosen; D keeps its own record.
+    """
+
+    #: What a checkpoint calls it.
+    kind: ClassVar[str]
+
+    def __init__(self, inner: ProximalDenoiser) -> None:
+        if not isinstance(inner, ProximalDenoiser):
+            raise InputError(
+                f"a transform takes a ProximalDenoiser, got {type(inner).__name__}; of any other "
+                "denoiser no potential is known"
+            )
+        super().__init__(inner.channels)
+        self.inner = inner
+        self.always_convex = inner.always_convex
+        self.train(inner.training)
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Arguments of the constructor after ``inner``, as JSON values."""
+
+    # The noise level is D's own, so that a change of it reaches the network that reads it.
+    @property
+    def sigma(self) -> float | None:
+        """Noise level the denoiser is made for, in units of the image."""
+        return self.inner.sigma
+
+    @sigma.setter
+    def sigma(self, sigma: float | None) -> None:
+        if "inner" in self._modules:  # not before it is there: the base class sets None first
+            self.inner.sigma = sigma
+
+    def convexity(self, sigma: float | None = None) -> float:
+        """A lower bound mu of the eigenvalues of J: D's own, unless a transform says otherwise."""
+        return self.inner.convexity(sigma)
+
+    @property
+    def smoothness(self) -> float:
+        """L_H = 1 / mu, with mu the :meth:`convexity`."""
+        mu = self.convexity()
+        if not mu > 0:
+            raise NotContractiveError(
+                f"the eigenvalues of J are only known to be above {mu:.3f}: this is not known to "
+                "be a proximal map and L_H does not exist; weaken it (tune), or adapt the denoiser "
+                "with the contractivity penalty"
+            )
+        return 1 / mu
+
+    @property
+    def conditional(self) -> bool:
+        """Whether D is."""
+        return self.inner.conditional
+
+    @property
+    def maps(self) -> bool:
+        """Whether D takes maps of noise levels."""
+        return self.inner.maps
+
+    @property
+    def levels(self) -> tuple[float, float] | None:
+        """Those of D."""
+        return self.inner.levels
+
+    @property
+    def native_size(self) -> int | None:
+        """That of D."""
+        return self.inner.native_size
+
+    @property
+    def core(self) -> ProximalDenoiser:
+        """The denoiser at the heart of the chain."""
+        return self.inner.core
+
+    @property
+    def chain(self) -> tuple[ProximalDenoiser, ...]:
+        """The transforms around the core, from the inside out, this one last."""
+        return (*self.inner.chain, self)
+
+    def with_core(self, core: ProximalDenoiser) -> ProximalDenoiser:
+        """The same transforms around another core; itself around its own."""
+        inner = self.inner.with_core(core)
+        if inner is self.inner:
+            return self
+        kind: Any = type(self)
+        changed: ProximalDenoiser = kind(inner, **self.settings)
+        changed.record = self.record
+        return changed
+
+    def _why(self) -> str:
+        return self.inner._why()
