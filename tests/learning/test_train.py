@@ -132,7 +132,7 @@ def test_a_training_can_start_from_another_denoiser(folder: Path, tmp_path: Path
     torch.manual_seed(3)
     start = GradientStep(GradientStepConfig(channels=1, widths=(4, 6), sigma=0.1))
     slow = SETTINGS.model_copy(update={"steps": 1, "optimizer": Optimizer(rate=1e-12)})
-    found = train(PRESETS["gs"], images, tmp_path, settings=slow, start=start).model
+    found = train(PRESETS["gs"], images, tmp_path, settings=slow, start=start).denoiser
     for mine, theirs in zip(found.parameters(), start.parameters(), strict=True):
         assert torch.allclose(mine, theirs, atol=1e-9)
     assert "weights" in load(tmp_path / "model").record["start"]
