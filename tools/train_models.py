@@ -90,7 +90,7 @@ DOMAINS = {
     ),
 }
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", 11_000),
+    "gs-photographs": Model("photographs", "gs-scaled", 9_500),
     "gs-grey": Model("grey", "gs-scaled", 3_500, start="gs-photographs", gentle=0.4),
     "gs-faces": Model("faces", "gs-scaled", 4_000, start="gs-photographs", gentle=0.4),
     "gs-histology": Model("histology", "gs-scaled", 5_000),

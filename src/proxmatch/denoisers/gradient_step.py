@@ -46,7 +46,9 @@ Count = Annotated[int, Field(ge=1)]
 #: Networks by the names that configurations know them under, each from its configuration.
 NETWORKS: dict[str, Callable[[GradientStepConfig], Network]] = {
     "unet": lambda c: CompactUNet(c.channels, c.widths),
-    "scaled-unet": lambda c: ScaledUNet(c.channels, c.widths, c.blocks, c.leak or 0.0),
+    "scaled-unet": lambda c: ScaledUNet(
+        c.channels, c.widths, c.blocks, c.leak or 0.0, c.contrast or 0.0
+    ),
     "drunet": lambda c: DRUNet(c.channels, c.widths, _one(c.blocks), c.activation),
     "ffdnet": lambda c: FFDNet(c.channels, c.widths[0], _one(c.blocks)),
     "dncnn": lambda c: DnCNN(c.channels, c.widths[0], _one(c.blocks)),
@@ -72,6 +74,7 @@ class GradientStepConfig(BaseModel):
         blocks: residual blocks at each scale, of the scaled UNet (also one number a scale) and
             DRUNet; convolutions of FFDNet and DnCNN.
         leak: slope of the scaled UNet's activation where ELU is flat; None for none.
+        contrast: of images, for the coarse scales of the scaled UNet; None for none.
         activation: of DRUNet: ``E`` for ELU, ``S`` for softplus, ``R`` for ReLU.
         smooth: sharpness of the softplus that stands for activations with a kink
             (:func:`proxmatch.denoisers.smooth`); None leaves them as they are. True stands for the
@@ -90,6 +93,7 @@ class GradientStepConfig(BaseModel):
     widths: tuple[Count, ...] = Field((24, 48), min_length=1)
     blocks: Count | tuple[Count, ...] = 2
     leak: float | None = Field(None, gt=0, lt=1)
+    contrast: Level | None = None
     activation: Literal["E", "S", "R"] = "E"
     smooth: Level | None = None
     given: GivenConfig | None = None
@@ -120,7 +124,7 @@ class GradientStepConfig(BaseModel):
     def _lean(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what a network of the first kinds does not have: older versions read it."""
         out: dict[str, Any] = dump(self)
-        added = ("smooth", "given", "leak")
+        added = ("smooth", "given", "leak", "contrast")
         return {k: v for k, v in out.items() if v is not None or k not in added}
 
     @classmethod

@@ -104,6 +104,9 @@ class ScaledUNet(Network):
         widths: channels at each scale, from the finest; each scale halves the resolution.
         blocks: residual blocks at each scale, on the way down and up: a number, or one a scale.
         leak: slope of the activation where ELU is flat.
+        contrast: standard deviation d of images. The scales below the finest then see features
+            times s / sqrt(s^2 + d^2), whose size does not depend on the level. Without it, at a
+            small level s, they see images of contrast d / s, and train their units to be off.
         center: gray value c that the input is measured from.
     """
 
@@ -119,6 +122,7 @@ class ScaledUNet(Network):
         widths: Sequence[int] = (48, 96, 192),
         blocks: int | Sequence[int] = 1,
         leak: float = 0.0,
+        contrast: float = 0.0,
         center: float = 0.5,
     ) -> None:
         super().__init__()
@@ -126,7 +130,7 @@ class ScaledUNet(Network):
         scales = list(zip(widths, numbers, strict=True))
         packed = channels * self.UNSHUFFLE**2
         pairs = list(pairwise(widths))
-        self.center = center
+        self.center, self.contrast = center, contrast
         self.head = nn.Conv2d(packed + 1, widths[0], 3, padding=1)
         self.encode = nn.ModuleList(_blocks(w, n, leak) for w, n in scales[:-1])
         self.down = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
@@ -148,14 +152,15 @@ class ScaledUNet(Network):
         """
         sigma = level_map(x, sigma)
         y = F.pixel_unshuffle((x - self.center) / sigma, self.UNSHUFFLE)
-        level = (sigma.log() + 3.5) / 2  # about -1 to 1 for levels from 0.003 to 0.25
-        if is_map(level):
-            level = F.avg_pool2d(level, self.UNSHUFFLE)
+        coarse = F.avg_pool2d(sigma, self.UNSHUFFLE) if is_map(sigma) else sigma
+        level = (coarse.log() + 3.5) / 2  # about -1 to 1 for levels from 0.003 to 0.25
         y = self.head(torch.cat([y, level.expand(len(y), 1, *y.shape[2:])], 1))
         skips = []
         for encode, down in zip(self.encode, self.down, strict=True):
             y = encode(y)
             skips.append(y)
+            if self.contrast and len(skips) == 1:
+                y = y * coarse / (coarse.square() + self.contrast**2).sqrt()
             y = down(y)
         y = self.body(y)
         for decode, up, skip in reversed(list(zip(self.decode, self.up, skips, strict=True))):

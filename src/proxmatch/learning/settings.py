@@ -240,13 +240,13 @@ PRESETS: dict[str, Preset] = {
         penalty=Penalty(begin=0.88),
     ),
     "gs-scaled": _preset(
-        GradientStepConfig.scaled(levels=(0.003, 0.25), blocks=(1, 1, 2), leak=0.1),
+        GradientStepConfig.scaled(levels=(0.003, 0.25), blocks=(1, 1, 2), leak=0.1, contrast=0.25),
         64,
         0.05,
         noise=Levels(),
         steps=15_000,
         batch=4,
-        optimizer=Optimizer(rate=1e-3, matrices=3e-3, decay=0.5, warmup=100, final=0.02, clip=1.0),
+        optimizer=Optimizer(rate=1e-3, matrices=2e-3, decay=1.0, warmup=100, final=0.02, clip=1.0),
         averaging=0.997,
     ),
     "ridge": _preset(
