@@ -26,7 +26,11 @@ def test_a_network_of_one_channel_is_the_mean_over_those_of_a_color_network() ->
     assert torch.allclose(gray(x, 0.1), wanted, atol=1e-12)
 
 
-@pytest.mark.parametrize("other", [ScaledUNet(3, (4, 8)), ScaledUNet(3, (4, 6), 3)])
+@pytest.mark.parametrize(
+    "other",
+    [ScaledUNet(3, (4, 8)), ScaledUNet(3, (4, 6), 3), ScaledUNet(3, (4, 6), leak=0.1)],
+    ids=["widths", "blocks", "leak"],
+)
 def test_what_does_not_fit_is_refused(other: ScaledUNet) -> None:
     with pytest.raises(InputError, match="widths"):
         ScaledUNet(3, (4, 6), 2).inherit_(other)
@@ -56,3 +60,23 @@ def test_a_leak_leaves_no_unit_without_a_gradient() -> None:
     x = torch.rand(1, 1, 16, 16)
     network(x, 0.1).sum().backward()
     assert bool((network.body[0].first.weight.grad.abs().amax((1, 2, 3)) > 0).all())
+
+
+def test_coarse_scales_see_the_same_contrast_at_every_level() -> None:
+    """With N_s(x) = x + s U(...), what enters ``down`` must not grow as s falls."""
+    torch.manual_seed(0)
+    network = ScaledUNet(3, (4, 6), contrast=0.25)
+    seen = []
+    network.down[0].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].std()))
+    x = torch.rand(1, 3, 16, 16)
+    for level in (0.003, 0.03):
+        network(x, level)
+    assert 0.5 < float(seen[0] / seen[1]) < 2
+
+
+def test_a_constant_map_of_levels_is_the_level() -> None:
+    torch.manual_seed(0)
+    network = ScaledUNet(3, (4, 6), leak=0.1, contrast=0.25).double()
+    x = torch.rand(2, 3, 16, 16, dtype=torch.float64)
+    levels = torch.full((2, 1, 16, 16), 0.1, dtype=torch.float64)
+    assert torch.allclose(network(x, levels), network(x, 0.1), atol=1e-12)

@@ -130,7 +130,7 @@ class ScaledUNet(Network):
         scales = list(zip(widths, numbers, strict=True))
         packed = channels * self.UNSHUFFLE**2
         pairs = list(pairwise(widths))
-        self.center, self.contrast = center, contrast
+        self.center, self.leak, self.contrast = center, leak, contrast
         self.head = nn.Conv2d(packed + 1, widths[0], 3, padding=1)
         self.encode = nn.ModuleList(_blocks(w, n, leak) for w, n in scales[:-1])
         self.down = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairs)
@@ -189,8 +189,11 @@ class ScaledUNet(Network):
             for name in ("tail.weight", "tail.bias"):
                 given[name] = given[name].unflatten(0, (others, -1)).mean(0)
         mine = self.state_dict()
-        if any(name not in mine or mine[name].shape != t.shape for name, t in given.items()):
-            raise InputError("the network to start from has other widths, channels or more blocks")
+        foreign = any(n not in mine or mine[n].shape != t.shape for n, t in given.items())
+        if foreign or (self.leak, self.contrast) != (other.leak, other.contrast):
+            raise InputError(
+                "the network to start from has other widths, channels, activations or more blocks"
+            )
         for name in mine.keys() - given.keys():
             if ".second." in name:
                 mine[name].zero_()
