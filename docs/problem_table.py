@@ -1,12 +1,11 @@
-"""The table of the problems, made from their registrations: ``.. problem-table::`` on a page."""
+"""Tables made from registrations: ``.. problem-table::`` and ``.. method-table::`` on a page."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from proxmatch.methods import offered
 from proxmatch.problems import PROBLEMS
-
-MARK = ".. problem-table::\n"
 
 
 def table() -> str:
@@ -37,9 +36,25 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def methods() -> str:
+    """All ways to adapt, in reStructuredText."""
+    lines = [
+        ".. list-table::",
+        "   :header-rows: 1",
+        "   :widths: 18 82",
+        "",
+        "   * - `method`",
+        "     - what it does",
+    ]
+    for name, method in offered().items():
+        lines += [f"   * - `{name}`", f"     - {method.help}"]
+    return "\n".join(lines) + "\n"
+
+
 def insert(app: Any, page: str, source: list[str]) -> None:
-    """Put the table in the place of its mark, before a page is read."""
-    source[0] = source[0].replace(MARK, table())
+    """Put the tables in the place of their marks, before a page is read."""
+    for mark, made in ((".. problem-table::\n", table), (".. method-table::\n", methods)):
+        source[0] = source[0].replace(mark, made())
 
 
 def setup(app: Any) -> dict[str, bool]:

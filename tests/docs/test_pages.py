@@ -164,3 +164,10 @@ def test_commands_have_the_options_they_are_shown_with(page):
         options = [option for p in known[command].params for option in p.opts]
         for option in re.findall(r" (--[a-z-]+)", rest):
             assert option in [*options, "--help"], f"{command} {option}"
+
+
+def test_no_page_says_that_held_out_pixels_have_no_influence():
+    """They choose the candidate that ``adapt`` returns; nothing more is true of them."""
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    for text in (*PAGES.values(), readme):
+        assert not re.search(r"pixels that had no (influence|part)", text)

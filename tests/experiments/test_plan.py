@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from proxmatch.experiments.inputs import Data, Inputs, look
-from proxmatch.experiments.methods import METHODS
 from proxmatch.experiments.plan import Plan, plan
 from proxmatch.experiments.scales import Scale, ScaleRow, bounded, thinned
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.experiments.work import search_of
 from proxmatch.learning.auto import Search
 from proxmatch.learning.settings import PRESETS
+from proxmatch.methods import METHODS
 from tests.experiments import tiny
 
 

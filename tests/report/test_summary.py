@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from proxmatch.methods import METHODS
 from proxmatch.report.claim_list import blocks, groups, tally
-from proxmatch.report.method_styles import METHODS, styles
+from proxmatch.report.method_styles import styles
 from proxmatch.report.schema import ClaimRecord, ImageRow, IterationRow, Setting, plain_family
 from proxmatch.report.summary import Denoiser, cells, curves, denoisers
 from proxmatch.report.table_views import tables

@@ -21,6 +21,7 @@ from proxmatch.commands._options import (
     compute,
     load_model,
 )
+from proxmatch.methods import chosen, offered
 
 if TYPE_CHECKING:
     from proxmatch.learning import AdaptationResult
@@ -33,7 +34,7 @@ def command(
     out: Out,
     images: Annotated[Path | None, typer.Option(help="folder of clean images")] = None,
     method: Annotated[
-        str, typer.Option(help="auto, align, pm, adapm, mse, l1, scaled-mse")
+        str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
     ] = "auto",
     number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
     downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
@@ -89,7 +90,7 @@ def command(
         raise InputError("--set is about a problem: name it with --problem")
     if method == "auto":
         arguments |= {"budget": budget}
-    elif method != "align":
+    elif chosen(method).role == "adapted":
         arguments["settings"] = _settings(source, method, len(given), steps, seed)
     with owned(out), _screen.interruptible(lambda: "the same command goes on, or starts again"):
         result = _run(source, arguments, out, place)
@@ -130,18 +131,14 @@ def _tried(result: AdaptationResult) -> Any:
 
 def _check(method: str, images: Path | None, steps: int | None, budget: float | None) -> None:
     """Options that are about some methods only."""
-    from typing import get_args
-
     from proxmatch.errors import InputError
-    from proxmatch.learning.adaptation import Method
 
-    if method not in get_args(Method):
-        raise InputError(f"no method {method!r}; there are {', '.join(get_args(Method))}")
+    way = chosen(method)
     if images is None and method != "auto":
         raise InputError(f"--method {method} needs clean --images; measurements are for auto")
-    if steps is not None and method in ("auto", "align"):
+    if steps is not None and way.role != "adapted":
         raise InputError(f"--steps is for methods that train, not {method}")
-    if budget is not None and (method != "auto" or images is None):
+    if budget is not None and (way.role != "auto" or images is None):
         raise InputError("--budget is for --method auto with --images")
 
 

@@ -13,9 +13,10 @@ from proxmatch.data import encode_image
 from proxmatch.demo.sheet import detail
 from proxmatch.demo.story import Scene, Story
 from proxmatch.demo.words import called, count, listed
+from proxmatch.methods import INK
 from proxmatch.report.album import uri
 from proxmatch.report.document import document
-from proxmatch.report.method_styles import INK, Style
+from proxmatch.report.method_styles import Style
 
 STYLES = ("page.css", "parts.css", "demo.css")
 SCRIPTS = ("common.js", "chart.js", "demo.js")

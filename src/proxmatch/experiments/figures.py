@@ -9,14 +9,23 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from proxmatch._internal.palette import BLACK
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.findings import Arm, Findings
-from proxmatch.experiments.methods import FAMILIES, PROPOSED, title
-from proxmatch.experiments.styles import STYLES
+from proxmatch.methods import FAMILIES, INK, METHODS, PROPOSED, title
 
 DASHES = ("-", "--", "-.", ":")
+#: The looks of methods in matplotlib's words.
+MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^", "cross": "x"}
+LINES: dict[str, Any] = {
+    "solid": "-",
+    "dashed": "--",
+    "long": (0, (9, 3)),
+    "dotted": ":",
+    "dashdot": "-.",
+}
 
 
 def budgets(
@@ -47,7 +56,7 @@ def budgets(
                 ends = np.array([(c.found.low, c.found.high) for _, c in known]).T
                 handles[_name(method)] = axis.errorbar(
                     [places[n] for n, _ in known], center, np.abs(ends - center), capsize=3,
-                    lw=1.6, ms=5, **STYLES[method].options,
+                    lw=1.6, ms=5, **drawn_as(method),
                 )  # fmt: skip
                 lines += [
                     {"family": family, "method": method, "n": n, "value": value,
@@ -60,10 +69,8 @@ def budgets(
                 one = _mean(evidence, Arm(family, kind, method, 0, problem), value)
                 if one is None or (value == "gap" and method == "reference"):
                     continue
-                style = STYLES[method]
-                handles[method] = axis.axhline(
-                    one.found.effect, color=style.color, ls=style.linestyle, lw=1.4
-                )
+                look = {k: v for k, v in drawn_as(method).items() if not k.startswith("marker")}
+                handles[method] = axis.axhline(one.found.effect, lw=1.4, **look)
                 lines.append({"family": family, "method": method, "n": 0, "value": value,
                               "mean": one.found.effect, "low": one.found.low,
                               "high": one.found.high, "sets": 1, "images": one.images})  # fmt: skip
@@ -111,7 +118,7 @@ def trajectories(
                 if curve is None:
                     continue
                 axis.plot(
-                    curve, color=STYLES[method].color, ls=DASHES[place % 4], lw=1.7,
+                    curve, color=drawn_as(method)["color"], ls=DASHES[place % 4], lw=1.7,
                     alpha=0.45 + 0.55 * (place + 1) / len(numbers), label=f"n = {n}",
                 )  # fmt: skip
                 lines += [
@@ -162,8 +169,8 @@ def _scatter(
         if not np.isfinite(gap).any():
             continue
         x, y = float(np.nanmean(gap)), float(r.values["psnr"].mean())
-        style = STYLES[label.method]
-        (seen[label.method],) = axis.plot(x, y, style.marker, color=style.color, ms=6)
+        look = drawn_as(label.method) | {"linestyle": ""}
+        (seen[label.method],) = axis.plot(x, y, ms=6, **look)
         if label.n:
             axis.annotate(str(label.n), (x, y), fontsize=7, xytext=(4, 2),
                           textcoords="offset points")  # fmt: skip
@@ -173,6 +180,18 @@ def _scatter(
         names = [title(method, family) for method in seen]
         axis.legend(seen.values(), names, fontsize=8, frameon=False)
     return lines
+
+
+def drawn_as(method: str) -> dict[str, Any]:
+    """Color, marker and line of a method, for matplotlib's ``plot``."""
+    row = METHODS[method]
+    color = BLACK if row.color == INK else row.color
+    return {
+        "color": color,
+        "marker": MARKERS[row.marker],
+        "markerfacecolor": color if row.filled else "none",
+        "linestyle": LINES[row.line],
+    }
 
 
 def _plain(axis: Any) -> None:

@@ -18,12 +18,12 @@ from proxmatch.experiments.cells import Store
 from proxmatch.experiments.claims import decide, listed
 from proxmatch.experiments.findings import Findings
 from proxmatch.experiments.inputs import Data
-from proxmatch.experiments.methods import PROPOSED
 from proxmatch.experiments.plan import Plan
 from proxmatch.experiments.scales import Scale, thinned
 from proxmatch.experiments.statements import paper_claims
 from proxmatch.experiments.tables import Table, main_table, overview, paper_table
 from proxmatch.experiments.work import problem_of
+from proxmatch.methods import PROPOSED
 
 
 def write(

@@ -14,8 +14,8 @@ from matplotlib.patches import Rectangle
 from proxmatch._internal.palette import ORANGE
 from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
-from proxmatch.experiments.methods import PROPOSED, title
 from proxmatch.experiments.strips import opened
+from proxmatch.methods import PROPOSED, title
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 

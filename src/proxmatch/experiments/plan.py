@@ -9,9 +9,9 @@ from typing import Any
 
 from proxmatch.experiments.cells import Cell, Label, Outcome, cell
 from proxmatch.experiments.inputs import Data, first
-from proxmatch.experiments.methods import BASELINE, METHODS, PROPOSED, Method
 from proxmatch.experiments.origins import REFERENCE, Origin, origin
 from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
+from proxmatch.methods import BASELINE, METHODS, PROPOSED, Method
 
 #: Iterations that are kept as pictures.
 FRAMES = (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 35, 40)

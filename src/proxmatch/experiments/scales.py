@@ -21,7 +21,7 @@ class ScaleRow(_Settings):
     """The cells of one method.
 
     Attributes:
-        method: of :data:`proxmatch.experiments.methods.METHODS`.
+        method: of :data:`proxmatch.methods.METHODS`.
         source: kind of the source denoiser; empty for the reference and the baselines.
         sets: how many adaptation sets, by n; ``{0: 1}`` for rows that use no image.
         test_images: reconstructed at t = 1.

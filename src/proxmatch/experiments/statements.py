@@ -11,8 +11,8 @@ import numpy as np
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.claims import Claim, Driver
 from proxmatch.experiments.findings import Arm
-from proxmatch.experiments.methods import FAMILIES, PROPOSED, title
 from proxmatch.experiments.paper import reported
+from proxmatch.methods import FAMILIES, PROPOSED, title
 
 #: "Far below" the reference, in dB: half of the power of the signal over that of the error.
 FAR = 3.0

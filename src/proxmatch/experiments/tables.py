@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxmatch.experiments.collect import Line, ReconstructionScores, csv_text
-from proxmatch.experiments.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
 from proxmatch.experiments.paper import reported
+from proxmatch.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

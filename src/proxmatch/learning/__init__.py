@@ -1,6 +1,6 @@
 """Training and adaptation: settings as data, one engine, runs that survive being killed."""
 
-from proxmatch.learning.adaptation import Method, adapt
+from proxmatch.learning.adaptation import adapt
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.augmentation import augment
 from proxmatch.learning.engine import Check, RunResult, RunStatus, run
@@ -27,7 +27,6 @@ __all__ = [
     "Candidate",
     "Check",
     "Evidence",
-    "Method",
     "Optimizer",
     "Penalty",
     "Preset",

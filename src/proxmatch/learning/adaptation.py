@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,17 +17,16 @@ from proxmatch.learning.auto import auto, tiles
 from proxmatch.learning.blind import blind
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import AdaptationResult, Evidence
-from proxmatch.learning.fine_tune import Loss, Select, adaptation_settings, fine_tune, look
+from proxmatch.learning.fine_tune import Select, adaptation_settings, fine_tune, look
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.training import default_problems
+from proxmatch.methods import chosen
 from proxmatch.problems import Problem
 from proxmatch.transforms import align
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-Method = Literal["auto", "align", "mse", "l1", "pm", "scaled-mse", "adapm"]
 
 
 def adapt(
@@ -35,7 +34,7 @@ def adapt(
     images: Tensor | Sequence[Tensor] | FewShot | None = None,
     problem: Problem | Sequence[Problem] | None = None,
     *,
-    method: Method = "auto",
+    method: str = "auto",
     measurements: Tensor | None = None,
     select: Select = "best",
     settings: TrainingSettings | None = None,
@@ -56,10 +55,9 @@ def adapt(
         images: clean images in [0, 1], ``(N, C, H, W)``, or ``(C, H, W)`` each.
         problem: that decides what is best; the paper's two by default. Name the one you have:
             several share one strength.
-        method: ``auto`` tries what can be made of the images and keeps the best
-            (:mod:`proxmatch.learning.auto`); ``align`` changes the colors and trains nothing.
-            The others fine-tune: ``pm`` is proximal matching, ``adapm`` with the contractivity
-            penalty (GS-AdaPM); ``mse``, ``l1`` and ``scaled-mse`` are what they are compared with.
+        method: one that :func:`proxmatch.methods.offered` lists: ``auto`` tries what can be made
+            of the images and keeps the best (:mod:`proxmatch.learning.auto`), ``align`` trains
+            nothing, the others fine-tune.
         measurements: in place of images: what ``problem`` measured, ``(N, ...)``.
         select: of a fine-tuning: ``best`` returns the weights of the best held-out
             reconstructions, those of the source if none were better; ``last`` those after the last
@@ -85,8 +83,7 @@ def adapt(
     Warns:
         AdaptationWarning: it made things worse, or nothing better was found.
     """
-    if method not in get_args(Method):
-        raise InputError(f"no method {method!r}; there are {', '.join(get_args(Method))}")
+    way = chosen(method)
     if select not in get_args(Select):
         raise InputError(f"select is 'best' or 'last', not {select!r}")
     problems = [problem] if isinstance(problem, Problem) else list(problem or ())
@@ -104,18 +101,16 @@ def adapt(
     small = [tuple(image.shape) for image in given if min(image.shape[1:]) < size]
     if small:
         raise InputError(f"the images must be at least {size} x {size}, got {small[0]}")
-    if settings is None and method == "auto" and not held_out:
+    if settings is None and way.role == "auto" and not held_out:
         raise InputError("auto compares on held-out pixels; leave held_out=True")
     if draws == "auto":
         draws = 4 if len(given) <= 10 else 1
-    if settings is None and method not in ("auto", "align"):
+    if settings is None and way.role == "adapted":
         number = len(hold_out(given, size).training if held_out else given)
-        settings = adaptation_settings(
-            denoiser, cast("Loss", method), number * (draws or 1), seed=seed
-        )
+        settings = adaptation_settings(denoiser, method, number * (draws or 1), seed=seed)
     if held_out or (settings is not None and settings.trajectory is not None):
         problems = problems or default_problems((size, size), denoiser.channels)
-    if settings is None and method == "auto":
+    if settings is None and way.role == "auto":
         return auto(
             denoiser,
             given,

@@ -31,8 +31,7 @@ from proxmatch.learning.sources import Batch, Source
 from proxmatch.losses import (
     absolute_error,
     contractivity_penalty,
-    proximal_matching,
-    scaled_squared_error,
+    loss_named,
     squared_error,
     top_direction,
 )
@@ -322,16 +321,15 @@ def objective(
     if (weight := _balance(settings, batch)) is not None:
         output, clean = weight * output, weight * clean
     residual = _gathered(fabric, (squared_error(output.detach(), clean) / n).sqrt())
-    gamma = settings.gamma(progress, residual) if settings.loss in ("pm", "scaled-mse") else None
+    named = loss_named(settings.loss)
+    gamma = settings.gamma(progress, residual) if named.scaled else None
     scale = 1.0 if gamma is None else 1 / (2 * gamma**2)
     facts: dict[str, Any] = {"rms": float(residual.mean()), "scale": scale}
-    if settings.loss == "mse":
-        loss = squared_error(output, clean).mean() / n
-    elif gamma is None:  # L1, also as the first stage of proximal matching
-        loss = absolute_error(output, clean).mean() / n
+    if gamma is None:  # the first stage of a loss with a scale is L1
+        value = absolute_error if named.scaled else named.value
+        loss = value(output, clean).mean() / n
     else:
-        matching = proximal_matching if settings.loss == "pm" else scaled_squared_error
-        loss = matching(output, clean, gamma).mean()
+        loss = named.value(output, clean, gamma).mean()
         facts |= {"gamma": gamma, "saturation": float(-(-scale * residual**2).expm1().mean())}
     penalty = settings.penalty
     if penalty is not None and isinstance(denoiser, GradientStep) and progress >= penalty.begin:

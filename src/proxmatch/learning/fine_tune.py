@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
@@ -32,6 +32,7 @@ from proxmatch.learning.settings import (
 )
 from proxmatch.learning.sources import pairs
 from proxmatch.losses import Constant, FromData, GammaSchedule, Geometric
+from proxmatch.methods import chosen
 from proxmatch.problems import Problem
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ CROP = 64
 #: Level at which a denoiser of all levels is looked at.
 ASSESSED = 0.05
 
-Loss = Literal["mse", "l1", "pm", "scaled-mse", "adapm"]
 Select = Literal["best", "last"]
 
 
@@ -148,7 +148,7 @@ def fine_tune(
 
 
 def adaptation_settings(
-    denoiser: ProximalDenoiser, method: Loss, inputs: int, **changes: Any
+    denoiser: ProximalDenoiser, method: str, inputs: int, **changes: Any
 ) -> TrainingSettings:
     """The settings of the paper's methods: everything but the loss is the same for all of them.
 
@@ -158,12 +158,13 @@ def adaptation_settings(
         inputs: how many different inputs there are, N M.
         changes: of single settings.
     """
-    if method not in get_args(Loss):
-        raise InputError(f"no method {method!r}; there are {', '.join(get_args(Loss))}")
+    way = chosen(method)
+    if way.role != "adapted":
+        raise InputError(f"{method} has no settings: it does not fine-tune by itself")
     network = core(denoiser)
     recipe = network.recipe
-    if method == "adapm" and not network.penalized:
-        raise InputError("adapm is proximal matching with a penalty for gradient-step denoisers")
+    if way.penalty and not network.penalized:
+        raise InputError(f"{method} has a penalty, which is for gradient-step denoisers")
     batch = 4
     gamma: GammaSchedule = Geometric()
     if network.conditional:
@@ -173,13 +174,22 @@ def adaptation_settings(
     steps = max(200, math.ceil(recipe.epochs * inputs / batch))
     every = max(1, steps // recipe.looks)
     defaults: dict[str, Any] = {
-        "loss": "pm" if method == "adapm" else method,
+        "loss": way.loss,
         "gamma": gamma,
         "noise": Levels() if network.conditional else denoiser.sigma or ASSESSED,
         "steps": steps,
         "batch": batch,
-        "optimizer": Optimizer(rate=1e-3, betas=(0.9, 0.999), warmup=0, final=1, clip=recipe.clip),
-        "penalty": Penalty(iterations=5) if method == "adapm" else None,
+        "optimizer": Optimizer.model_validate(
+            {
+                "rate": 1e-3,
+                "betas": (0.9, 0.999),
+                "warmup": 0,
+                "final": 1,
+                "clip": recipe.clip,
+                **way.optimizer,
+            }
+        ),
+        "penalty": Penalty(iterations=5) if way.penalty else None,
         "check_every": every,
         "checkpoint_every": every,
     }

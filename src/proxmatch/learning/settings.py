@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from proxmatch.denoisers import GradientStepConfig, LPNConfig, ScaledLPNConfig
 from proxmatch.denoisers.checkpoint import explain
 from proxmatch.denoisers.ridge import RidgeConfig
 from proxmatch.errors import InputError
-from proxmatch.losses import GammaSchedule, Geometric
+from proxmatch.losses import LOSSES, GammaSchedule, Geometric
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -126,8 +126,8 @@ class TrainingSettings(_Settings):
     """One training run.
 
     Attributes:
-        loss: ``mse``, ``l1``, ``pm`` (proximal matching) or ``scaled-mse`` (its control).
-        gamma: schedule of gamma, for the last two.
+        loss: a name of :data:`proxmatch.losses.LOSSES`: ``mse``, ``pm``, ...
+        gamma: schedule of gamma, for losses that have a scale.
         noise: standard deviation of the noise; two numbers for a uniform draw between them;
             :class:`Levels` for networks of all levels.
         steps: optimizer steps.
@@ -145,7 +145,7 @@ class TrainingSettings(_Settings):
         patience: steps in a row with a loss that is not finite before the run gives up.
     """
 
-    loss: Literal["mse", "l1", "pm", "scaled-mse"] = "mse"
+    loss: str = "mse"
     gamma: GammaSchedule = Geometric()
     noise: Positive | tuple[Positive, Positive] | Levels = 0.07
     steps: int = Field(1000, ge=1)
@@ -160,6 +160,13 @@ class TrainingSettings(_Settings):
     check_every: int = Field(50, ge=1)
     log_every: int = Field(10, ge=1)
     patience: int = Field(20, ge=1)
+
+    @field_validator("loss")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in LOSSES:
+            raise ValueError(f"there are {', '.join(LOSSES)}")
+        return name
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

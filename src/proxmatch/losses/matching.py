@@ -15,18 +15,22 @@ from torch import Tensor
 
 from proxmatch.denoisers import GradientStep
 from proxmatch.errors import InputError
+from proxmatch.losses.named import register_loss
 
 
+@register_loss("mse", "squared error")
 def squared_error(output: Tensor, target: Tensor) -> Tensor:
     """d^2, ``(B,)``: its mean over a batch is the MSE adaptation loss."""
     return (output - target).square().flatten(1).sum(1)
 
 
+@register_loss("l1", "absolute error")
 def absolute_error(output: Tensor, target: Tensor) -> Tensor:
     """|D(y) - x|_1, ``(B,)``."""
     return (output - target).abs().flatten(1).sum(1)
 
 
+@register_loss("pm", "proximal matching", scaled=True)
 def proximal_matching(output: Tensor, target: Tensor, rms: float) -> Tensor:
     """rho_gamma(D(y), x) = 1 - exp(-d^2 / (2 gamma^2)), ``(B,)``, in [0, 1].
 
@@ -40,6 +44,7 @@ def proximal_matching(output: Tensor, target: Tensor, rms: float) -> Tensor:
     return -(-_exponent(output, target, rms)).expm1()
 
 
+@register_loss("scaled-mse", "squared error at the scale of proximal matching", scaled=True)
 def scaled_squared_error(output: Tensor, target: Tensor, rms: float) -> Tensor:
     """d^2 / (2 gamma^2), ``(B,)``: the scale of proximal matching without its exponential.
 

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from proxmatch.methods import LONG_FAMILIES
 from proxmatch.report import wording
 from proxmatch.report.summary import NOTHING
 
@@ -87,5 +88,5 @@ def _environment() -> Environment:
         "context": wording.context,
     }
     environment.tests["match_certificate"] = lambda name: name.startswith("certificate")
-    environment.globals.update({"long_families": wording.LONG_FAMILIES, "nothing": NOTHING})
+    environment.globals.update({"long_families": LONG_FAMILIES, "nothing": NOTHING})
     return environment

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from proxmatch.methods import FAMILIES
 from proxmatch.report.summary import Denoiser
 
-FAMILIES = {"lpn": "LPN", "gs": "GS"}
-LONG_FAMILIES = {"lpn": "learned proximal network", "gs": "gradient-step denoiser"}
 RELAXATIONS = {"paper": "t = 1", "chosen": "t chosen"}
 MISSING = "\N{EN DASH}"
 _DEPTH, _LONGEST = 4, 400
