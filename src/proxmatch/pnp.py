@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ QUALITY = ("psnr", "ssim")
 RECORDS = (*QUALITY, "residual", "iterates")
 
 Denoise = Callable[[Tensor, Any], Tensor]
+OnDivergence = Literal["warn", "ignore"]
 
 
 class Status(StrEnum):
@@ -99,6 +100,7 @@ def pnp_pgd(
     warm: int | None = None,
     initial: Tensor | None = None,
     stop: float | None = None,
+    on_divergence: OnDivergence = "warn",
 ) -> PnPResult:
     """Reconstruct images from their measurements.
 
@@ -116,6 +118,7 @@ def pnp_pgd(
             the rest are plain.
         initial: x_0, if not that of the problem.
         stop: an image has converged, and stops, once its residual is below this in a plain step.
+        on_divergence: ``warn``, or ``ignore`` where the status is looked at.
 
     Raises:
         InputError: an argument that does not fit, or a denoiser that does not return images.
@@ -183,7 +186,8 @@ def pnp_pgd(
         if progress.finished:
             break
 
-    progress.warn()
+    if on_divergence == "warn":
+        progress.warn()
     stopped = torch.arange(steps + 1, device=x.device) > progress.steps[:, None]
     for curve in curves.values():
         curve[stopped.to(curve.device)] = math.nan

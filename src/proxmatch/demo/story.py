@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,6 @@ from proxmatch.demo.pictures import crops, whole
 from proxmatch.demo.setup import REAL, Picture, Setup
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum, load
 from proxmatch.diagnosis import Diagnosis, diagnose
-from proxmatch.errors import DivergenceWarning
 from proxmatch.learning import adapt, gentle_settings
 from proxmatch.pnp import PnPResult, Status, pnp_pgd
 from proxmatch.problems import Problem, make_problem
@@ -258,17 +256,16 @@ def _adapted(
 def _run(scene: Scene, tuned: Tuned[Any], key: str) -> PnPResult:
     """The reconstruction of a picture; without a denoiser, plain steps up to the best one."""
     stopped = key == "none"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergenceWarning)  # counted
-        return pnp_pgd(
-            tuned.denoiser,
-            scene.measured[None],
-            scene.problem,
-            truth=scene.truth[None],
-            record=("psnr", "iterates") if key == "adapted" else ("psnr",),
-            iterations=tuned.chosen.iteration if stopped else None,
-            warm=0 if stopped else None,
-        )
+    return pnp_pgd(
+        tuned.denoiser,
+        scene.measured[None],
+        scene.problem,
+        truth=scene.truth[None],
+        record=("psnr", "iterates") if key == "adapted" else ("psnr",),
+        iterations=tuned.chosen.iteration if stopped else None,
+        warm=0 if stopped else None,
+        on_divergence="ignore",
+    )
 
 
 def _row(key: str, name: str, tuned: Tuned[Any], runs: list[PnPResult]) -> StoryRow:

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,7 +24,6 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
-from proxmatch.errors import DivergenceWarning
 from proxmatch.metrics import ssim
 from proxmatch.pnp import Denoise, PnPResult, Status, pnp_pgd
 from proxmatch.problems import Problem
@@ -136,17 +134,16 @@ def measure(
     for piece in _pieces(len(truth), effort.batch, gap_images, lipschitz_images):
         with_l = piece.start < lipschitz_images
         images = truth[piece]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
-            run = pnp_pgd(
-                denoiser,
-                problem.measure(images, ids=ids[piece], seed=seed),
-                problem,
-                reference=None if own or piece.start >= gap_images else reference,
-                truth=images,
-                record=("psnr", "iterates") if with_l else ("psnr",),
-                iterations=iterations,
-            )
+        run = pnp_pgd(
+            denoiser,
+            problem.measure(images, ids=ids[piece], seed=seed),
+            problem,
+            reference=None if own or piece.start >= gap_images else reference,
+            truth=images,
+            record=("psnr", "iterates") if with_l else ("psnr",),
+            iterations=iterations,
+            on_divergence="ignore",
+        )
         diverged += run.status.count(Status.DIVERGED)
         found = torch.full((len(images), len(at)), math.nan)
         if with_l and run.queries is not None and isinstance(denoiser, ProximalDenoiser):

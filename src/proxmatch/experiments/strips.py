@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from PIL import Image
 from torch import Tensor
 
 from proxmatch._internal.files import write_together
-from proxmatch.errors import DivergenceWarning
 from proxmatch.experiments.cells import Cell, Store
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.plan import FRAMES
@@ -41,9 +39,14 @@ def strips(
         frames: F iterations; after an image has stopped, its last iterate.
         iterations: of PnP, if not those of the problem.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergenceWarning)
-        run = pnp_pgd(denoiser, measurements, problem, record=("iterates",), iterations=iterations)
+    run = pnp_pgd(
+        denoiser,
+        measurements,
+        problem,
+        record=("iterates",),
+        iterations=iterations,
+        on_divergence="ignore",
+    )
     if run.iterates is None or run.queries is None:
         raise ValueError("the iterates were not recorded")
     found = []

@@ -116,14 +116,167 @@ def run(
         CheckpointError: the folder holds a run with other settings, or cannot be written.
         InputError: a penalty for a denoiser that has none.
     """
-    if settings.penalty is not None and not denoiser.penalized:
-        raise InputError("the contractivity penalty is for gradient-step denoisers")
+    fabric = fabric or _one_process(denoiser)
+    _check(denoiser, settings, fabric)
+    going = _Run(denoiser, settings, _made(folder), fabric, check, about or {})
+    start = going.resume()
+    if start == 0:
+        going.look(0)
+    denoiser.train()
+    for step in range(start, settings.steps):
+        batch = share(source(step, settings), fabric.global_rank, fabric.world_size, denoiser)
+        loss = going.step(step, batch)
+        if loss is not None:
+            on_step(step + 1, loss)
+        elif going.in_a_row >= settings.patience:
+            return going.abandoned()
+        elif step + 1 < settings.steps:  # the end of a run is seen to all the same
+            continue
+        going.record(step + 1)
+    return going.finished(RunStatus.COMPLETED, settings.steps)
+
+
+class _Run:
+    """A run in progress: what a step changes, and what is written of it.
+
+    Attributes:
+        log: its lines, of all parts.
+        skipped: steps left out because their loss was not finite.
+        in_a_row: of these, the last ones.
+        facts: to log about the last step.
+    """
+
+    def __init__(
+        self,
+        denoiser: ProximalDenoiser,
+        settings: TrainingSettings,
+        folder: Path,
+        fabric: Fabric,
+        check: Callable[[ProximalDenoiser], Check] | None,
+        about: dict[str, Any],
+    ) -> None:
+        self.denoiser, self.settings, self.folder = denoiser, settings, folder
+        self.fabric, self.check = fabric, check
+        self.told = {**settings.model_dump(mode="json"), **about}
+        self.optimizers = _optimizers(denoiser, settings.optimizer)
+        self.mean: AveragedModel | None = None
+        if settings.averaging is not None:
+            rule = get_ema_multi_avg_fn(settings.averaging)  # type: ignore[no-untyped-call]
+            self.mean = AveragedModel(denoiser, multi_avg_fn=rule)
+        self.wrapped, *self.wrapped_optimizers = fabric.setup(denoiser, *self.optimizers)
+        self.memory, self.began = _Memory(), time.monotonic()
+        self.first = self._captured(0)
+        self.log: list[dict[str, Any]] = []
+        self.skipped = self.in_a_row = 0
+        self.facts: dict[str, Any] = {}
+
+    def resume(self) -> int:
+        """Go back to the last checkpoint in the folder, if there is one; the steps done."""
+        found = _resume(self.folder, self.told, self.denoiser, self.optimizers)
+        if found is None:
+            return 0
+        self.memory = _Memory.read(found)
+        self.began -= self.memory.seconds
+        self._restore_mean(found)
+        self.log = _open_log(self.folder / LOG, found.step)
+        return found.step
+
+    def look(self, step: int) -> None:
+        """Have the denoiser checked, as it would be returned now."""
+        if self.check is None:
+            return
+        shown = self.mean.module if self.mean is not None else self.denoiser
+        assert isinstance(shown, ProximalDenoiser)  # noqa: S101
+        shown.eval()
+        seen = self.check(shown)
+        shown.train()
+        self.log.append({"step": step, "score": seen.score, **seen.facts})
+        self.memory.consider(seen.score, step, shown)
+
+    def step(self, step: int, batch: Batch) -> float | None:
+        """One step of the optimizers; its loss, or None if it was not finite and left out."""
+        settings, fabric = self.settings, self.fabric
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * schedule(settings, step)
+        loss, facts = objective(
+            self.wrapped, self.denoiser, batch, settings, step, fabric, self.memory.directions
+        )
+        value = _mean(fabric, loss)
+        clip = settings.optimizer.clip
+        size = _gradient(fabric, loss, self.denoiser, clip and clip * facts["scale"])
+        if not (math.isfinite(value) and math.isfinite(size)):
+            self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
+            return None
+        self.in_a_row = 0
+        for wrapped_optimizer in self.wrapped_optimizers:
+            wrapped_optimizer.step()
+        self.denoiser.project_()
+        if self.mean is not None:
+            self.mean.update_parameters(self.denoiser)
+        self.facts = {"loss": value, "gradient": size, **facts}
+        return value
+
+    def record(self, done: int) -> None:
+        """Log, look and write, where it is time to."""
+        settings, last = self.settings, done == self.settings.steps
+        if not self.in_a_row and (done % settings.log_every == 0 or last):
+            self.log.append({"step": done, **self.facts})
+            self.fabric.log_dict(self.facts, step=done)
+        if done % settings.check_every == 0 or last:
+            self.look(done)
+        self.memory.seconds = time.monotonic() - self.began
+        if self.fabric.is_global_zero and (done % settings.checkpoint_every == 0 or last):
+            lines = "".join(json.dumps(line) + "\n" for line in self.log)
+            states.write(self._captured(done), self.folder, {LOG: lines.encode()})
+
+    def abandoned(self) -> RunResult:
+        """The last good weights of a run that was not finite for too long."""
+        good = states.read(self.folder) or self.first
+        states.restore(good, self.denoiser, self.optimizers)
+        self._restore_mean(good)
+        self.log = [line for line in self.log if line["step"] <= good.step]
+        return self.finished(RunStatus.NOT_FINITE, good.step)
+
+    def finished(self, status: RunStatus, steps: int) -> RunResult:
+        """What the run left behind."""
+        self.denoiser.eval()
+        if self.mean is not None:
+            self.denoiser.load_state_dict(self.mean.module.state_dict())
+        memory = self.memory
+        return RunResult(
+            self.denoiser,
+            status,
+            steps,
+            self.skipped,
+            self.log,
+            memory.best,
+            memory.best_step,
+            memory.seconds,
+        )
+
+    def _captured(self, done: int) -> states.State:
+        told = self.memory.written(self.mean)
+        return states.capture(done, self.told, self.denoiser, self.optimizers, *told)
+
+    def _restore_mean(self, found: states.State) -> None:
+        if self.mean is not None:
+            self.mean.load_state_dict(found.part("mean"))
+
+
+def _made(folder: str | Path) -> Path:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"cannot make the folder {folder}: {error}") from error
-    fabric = fabric or _one_process(denoiser)
+    return folder
+
+
+def _check(denoiser: ProximalDenoiser, settings: TrainingSettings, fabric: Fabric) -> None:
+    """Refuse what cannot be trained."""
+    if settings.penalty is not None and not denoiser.penalized:
+        raise InputError("the contractivity penalty is for gradient-step denoisers")
     precision = fabric.strategy.precision.precision
     if precision not in ("32-true", "64-true"):
         raise InputError(
@@ -135,92 +288,6 @@ def run(
         raise InputError(
             f"a batch of {settings.batch} cannot be shared by {fabric.world_size} processes"
         )
-    optimizers = _optimizers(denoiser, settings.optimizer)
-    mean = None
-    if settings.averaging is not None:
-        rule = get_ema_multi_avg_fn(settings.averaging)  # type: ignore[no-untyped-call]
-        mean = AveragedModel(denoiser, multi_avg_fn=rule)
-    wrapped, *wrapped_optimizers = fabric.setup(denoiser, *optimizers)
-    told = {**settings.model_dump(mode="json"), **(about or {})}
-    memory, began = _Memory(), time.monotonic()
-    first = states.capture(0, told, denoiser, optimizers, *memory.written(mean))
-    start = 0
-    found = _resume(folder, told, denoiser, optimizers)
-    if found is not None:
-        start, memory = found.step, _Memory.read(found)
-        began -= memory.seconds
-        if mean is not None:
-            mean.load_state_dict(found.part("mean"))
-    log = _open_log(folder / LOG, start)
-    skipped, in_a_row = 0, 0
-    status = RunStatus.COMPLETED
-
-    def look(step: int) -> None:
-        if check is None:
-            return
-        shown = mean.module if mean is not None else denoiser
-        assert isinstance(shown, ProximalDenoiser)  # noqa: S101
-        shown.eval()
-        seen = check(shown)
-        shown.train()
-        log.append({"step": step, "score": seen.score, **seen.facts})
-        memory.consider(seen.score, step, shown)
-
-    if start == 0:
-        look(0)
-    denoiser.train()
-    for step in range(start, settings.steps):
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["peak"] * schedule(settings, step)
-        batch = share(source(step, settings), fabric.global_rank, fabric.world_size, denoiser)
-        loss, facts = objective(wrapped, denoiser, batch, settings, step, fabric, memory.directions)
-        value = _mean(fabric, loss)
-        clip = settings.optimizer.clip
-        size = _gradient(fabric, loss, denoiser, clip and clip * facts["scale"])
-        if not (math.isfinite(value) and math.isfinite(size)):
-            skipped, in_a_row = skipped + 1, in_a_row + 1
-            if in_a_row >= settings.patience:
-                status = RunStatus.NOT_FINITE
-                break
-            if step + 1 < settings.steps:  # the end of a run is seen to all the same
-                continue
-        else:
-            in_a_row = 0
-            for wrapped_optimizer in wrapped_optimizers:
-                wrapped_optimizer.step()
-            denoiser.project_()
-            if mean is not None:
-                mean.update_parameters(denoiser)
-            on_step(step + 1, value)
-        done, last = step + 1, step + 1 == settings.steps
-        if not in_a_row and (done % settings.log_every == 0 or last):
-            facts = {"loss": value, "gradient": size, **facts}
-            log.append({"step": done, **facts})
-            fabric.log_dict(facts, step=done)
-        if done % settings.check_every == 0 or last:
-            look(done)
-        memory.seconds = time.monotonic() - began
-        if fabric.is_global_zero and (done % settings.checkpoint_every == 0 or last):
-            states.write(
-                states.capture(done, told, denoiser, optimizers, *memory.written(mean)),
-                folder,
-                {LOG: "".join(json.dumps(line) + "\n" for line in log).encode()},
-            )
-    denoiser.eval()
-    steps = settings.steps
-    if status is RunStatus.NOT_FINITE:
-        good = states.read(folder) or first
-        steps = good.step
-        states.restore(good, denoiser, optimizers)
-        if mean is not None:
-            mean.load_state_dict(good.part("mean"))
-        log = [line for line in log if line["step"] <= steps]
-    if mean is not None:
-        denoiser.load_state_dict(mean.module.state_dict())
-    return RunResult(
-        denoiser, status, steps, skipped, log, memory.best, memory.best_step, memory.seconds
-    )
 
 
 @dataclass

@@ -7,7 +7,6 @@ images, run by the denoiser as it is, and found anew now and then because it cha
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from proxmatch._internal.randomness import generator_of
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.errors import InputError
 from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.sources import Batch, Source
 from proxmatch.pnp import pnp_pgd
@@ -56,9 +55,13 @@ def queries(
     points, clean = [], []
     for problem in problems:
         placed = problem.to(place.device).to(place.dtype)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)
-            run = pnp_pgd(denoiser, placed.measure(images, seed=seed), placed, record=("iterates",))
+        run = pnp_pgd(
+            denoiser,
+            placed.measure(images, seed=seed),
+            placed,
+            record=("iterates",),
+            on_divergence="ignore",
+        )
         if run.queries is None:
             continue
         found = run.queries

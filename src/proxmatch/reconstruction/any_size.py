@@ -21,7 +21,7 @@ from proxmatch.data.domain import LUMA
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.denoisers.tiles import TILE, tiled
 from proxmatch.errors import DivergenceWarning, InputError
-from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.pnp import OnDivergence, Status, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.problems.catalog import image_side, make_problem, options as read_options
 from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements
@@ -64,6 +64,7 @@ def reconstruct(
     tile: int = TILE,
     batch: int | None = None,
     on_step: Callable[[int], None] = lambda images: None,
+    on_divergence: OnDivergence = "warn",
 ) -> Reconstruction:
     """Reconstruct images from their measurements.
 
@@ -78,6 +79,7 @@ def reconstruct(
         tile: side of the tiles of the denoiser, in pixels.
         batch: images of one size handled together; as many as have 512 x 512 pixels by default.
         on_step: told after each step how many images made it, for a progress bar.
+        on_divergence: ``warn``, or ``ignore`` where the status is looked at.
 
     Raises:
         InputError: measurements that do not fit.
@@ -116,16 +118,22 @@ def reconstruct(
             some = numbers[start : start + together]
             y = given[some[0]][None] if len(some) == 1 else torch.stack([given[i] for i in some])
             y = y.to(place)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DivergenceWarning)  # they are named below
-                run = pnp_pgd(denoise, y, solved, record=(), sigma=sigma, iterations=iterations)
+            run = pnp_pgd(
+                denoise,
+                y,
+                solved,
+                record=(),
+                sigma=sigma,
+                iterations=iterations,
+                on_divergence="ignore",
+            )
             images = run.images.cpu()
             found |= {
                 i: (images[j], run.status[j], int(run.iterations[j])) for j, i in enumerate(some)
             }
     images_, status, steps = zip(*(found[i] for i in range(len(given))), strict=True)
     diverged = [i for i, s in enumerate(status) if s is Status.DIVERGED]
-    if diverged:
+    if diverged and on_divergence == "warn":
         warnings.warn(
             f"the images {diverged} diverged and were left where they were; the denoiser expands: "
             "relax it, adapt it, or take fewer iterations",

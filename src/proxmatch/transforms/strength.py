@@ -23,7 +23,6 @@ halved, they would vote for the strength that made them.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
@@ -34,7 +33,7 @@ from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.spectrum import jacobian_spectrum
-from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Denoise, pnp_pgd
 from proxmatch.problems import Problem, by_name
@@ -276,9 +275,9 @@ def stand_ins(
     """
     strength = (0.5, MIDDLING_LEVEL) if denoiser.conditional else (MIDDLING, None)
     middling = Relaxed(denoiser, *strength)
-    with warnings.catch_warnings():  # what is left of an image that diverged is used as well
-        warnings.simplefilter("ignore", DivergenceWarning)
-        run = pnp_pgd(middling, measurements, problem, record=(), iterations=iterations)
+    run = pnp_pgd(
+        middling, measurements, problem, record=(), iterations=iterations, on_divergence="ignore"
+    )
     return halved(run.images.clamp(0, 1))
 
 
@@ -337,16 +336,15 @@ class _Simulation:
         started = time.perf_counter()
         last, curves = {}, []
         for name, (problem, y) in self.measured.items():
-            with warnings.catch_warnings():  # a strength that diverges loses, and that is all
-                warnings.simplefilter("ignore", DivergenceWarning)
-                run = pnp_pgd(
-                    denoiser,
-                    y,
-                    problem,
-                    truth=self.images,
-                    record=("psnr",),
-                    iterations=self.iterations,
-                )
+            run = pnp_pgd(
+                denoiser,
+                y,
+                problem,
+                truth=self.images,
+                record=("psnr",),
+                iterations=self.iterations,
+                on_divergence="ignore",
+            )
             last[name] = float(self.quality(run.images).mean())
             curves.append(torch.zeros(1) if run.psnr is None else run.psnr.nan_to_num(0.0).mean(0))
         return Trial(
@@ -363,11 +361,14 @@ class _Simulation:
         """L of Id - D_s along the runs of ``relaxed``, the same D at some strength."""
         found = []
         for problem, y in self.measured.values():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DivergenceWarning)
-                run = pnp_pgd(
-                    relaxed, y[:SOME], problem, record=("iterates",), iterations=self.iterations
-                )
+            run = pnp_pgd(
+                relaxed,
+                y[:SOME],
+                problem,
+                record=("iterates",),
+                iterations=self.iterations,
+                on_divergence="ignore",
+            )
             assert run.queries is not None  # noqa: S101
             found.append(along_run(denoiser, run.queries, relaxed.level))
         return max(found)
