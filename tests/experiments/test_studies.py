@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from proxmatch.denoisers import GradientStep, GradientStepConfig, save
+from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
 from proxmatch.experiments.studies.priors import PROBLEMS
@@ -112,6 +114,23 @@ def test_reconstruction_compares_with_the_better_baseline(
     )
     assert filtered["psnr"][0] > filtered["start"][0]
     assert f"| wiener | {filtered['psnr'][0]:.2f} |" in page.read_text()
+
+
+def test_certificates_are_of_a_family_against_its_reference(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxmatch.experiments.studies.certified.SIZE", 16)
+    for number, name in enumerate(("lpn-faces", "lpn-other", "gs-other")):
+        torch.manual_seed(number)
+        config = LPNConfig(size=16, hidden=4, features=4, strides=(2,), unshuffle=2)
+        save(LPN(config), tmp_path / name)
+    work = Work(data, [str(tmp_path / n) for n in ("lpn-faces", "lpn-other", "gs-other")], 1)
+    only = {"problem": ["deblurring"]}
+    page = run_study(STUDIES["certificates"], replace(work, only=only), tmp_path / "out")
+    lines = [line.split(" | ") for line in page.read_text().splitlines()[4:]]
+    assert [line[1] for line in lines] == ["lpn-faces", "lpn-other"]
+    assert all(line[3] == "100.00 %" for line in lines)
+    assert all("proved" in line[6] for line in lines)
 
 
 def test_calls_are_counted_where_a_curve_stays() -> None:
