@@ -19,7 +19,21 @@ TEXTS = {
     if PROMPT in (text := file.read_text(encoding="utf-8"))
 }
 #: Whose public functions all have an example.
-COMPLETE = ("proxmatch.metrics", "proxmatch.data", "proxmatch.problems")
+COMPLETE = (
+    "proxmatch.baselines",
+    "proxmatch.data",
+    "proxmatch.denoisers",
+    "proxmatch.losses",
+    "proxmatch.methods",
+    "proxmatch.metrics",
+    "proxmatch.pnp",
+    "proxmatch.problems",
+    "proxmatch.reconstruction",
+    "proxmatch.theory",
+    "proxmatch.transforms",
+)
+#: They need a published file, or what another function has measured; the guides show them.
+SHOWN = {"import_checkpoint", "import_network", "checked_count", "check", "draw", "measure"}
 
 
 def public_functions(name: str) -> dict[str, object]:
@@ -52,4 +66,4 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_public_functions_have_an_example(name: str) -> None:
     functions = public_functions(name)
     assert functions
-    assert [n for n, it in functions.items() if PROMPT not in (it.__doc__ or "")] == []
+    assert {n for n, it in functions.items() if PROMPT not in (it.__doc__ or "")} <= SHOWN

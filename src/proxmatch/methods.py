@@ -170,6 +170,10 @@ def chosen(option: str) -> Method:
 
     Raises:
         InputError: there is none of that name.
+
+    Example:
+        >>> chosen("align").role
+        'aligned'
     """
     if option not in offered():
         raise InputError(f"no method {option!r}; there are {', '.join(offered())}")

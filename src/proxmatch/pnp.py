@@ -125,6 +125,14 @@ def pnp_pgd(
 
     Warns:
         DivergenceWarning: some images diverged; it names them.
+
+    Example:
+        >>> from proxmatch.problems import denoising
+        >>> x = torch.full((1, 1, 8, 8), 0.5)
+        >>> problem = denoising(8, channels=1, iterations=3)
+        >>> result = pnp_pgd(lambda z, sigma: z, problem.measure(x), problem, truth=x)
+        >>> result.images.shape, result.psnr.shape, result.status[0].value
+        (torch.Size([1, 1, 8, 8]), torch.Size([1, 4]), 'completed')
     """
     names = _checked_names(record, truth, reference)
     steps = problem.iterations if iterations is None else checked_count(iterations, 0)

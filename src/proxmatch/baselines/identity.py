@@ -47,5 +47,12 @@ def no_denoiser(images: Tensor, problem: Problem, *, seed: int = 0) -> Tuned[Ide
         images: of the problem's size, ``(N, C, H, W)``.
         problem: what to reconstruct from.
         seed: of the simulated noise.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch.problems import denoising
+        >>> images = torch.linspace(0, 1, 64).reshape(1, 1, 8, 8)
+        >>> no_denoiser(images, denoising(8, channels=1, iterations=4)).chosen.iteration
+        0
     """
     return tune(lambda _: Identity(problem.img_size[0]), (0.0,), images, problem.plain(), seed=seed)

@@ -54,5 +54,13 @@ def total_variation(
         problem: what to reconstruct from.
         weights: values to try, in order.
         seed: of the simulated noise.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch.problems import denoising
+        >>> flat = torch.full((1, 1, 8, 8), 0.5)
+        >>> problem = denoising(8, noise=0.1, channels=1, iterations=4)
+        >>> total_variation(flat, problem, weights=(0.1, 0.001)).chosen.strength
+        0.1
     """
     return tune(TotalVariation, weights, images, problem, seed=seed)

@@ -196,6 +196,13 @@ def wiener_filter(
         problem: what to reconstruct from.
         sigmas: values to try, in order.
         seed: of the simulated noise.
+
+    Example:
+        >>> from proxmatch.problems import denoising
+        >>> flat = torch.full((1, 1, 8, 8), 0.5)
+        >>> problem = denoising(8, noise=0.1, channels=1, iterations=4)
+        >>> wiener_filter(flat, problem, sigmas=(0.2, 0.01)).chosen.strength
+        0.2
     """
     return tune(lambda sigma: Wiener.fit(images, sigma), sigmas, images, problem, seed=seed)
 

@@ -97,6 +97,12 @@ def save(denoiser: ProximalDenoiser, folder: str | Path) -> Path:
     Args:
         denoiser: of any family, with any transforms around it.
         folder: made if it does not exist; an earlier checkpoint in it is replaced.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> load(save(denoiser, "mine")).channels
+        1
     """
     denoiser, transforms = _unwrapped(denoiser)
     name = families.name_of(denoiser)
@@ -150,6 +156,10 @@ def load(
             which is copied, or what makes one. Its weights are those of the file.
         device: where to put it.
         dtype: what to convert it to; as saved by default.
+
+    Example:
+        >>> load("gs-faces").channels
+        3
     """
     folder = _find(source)
     config = _read_config(folder / CONFIG)
@@ -167,7 +177,12 @@ def load(
 
 
 def shipped() -> list[str]:
-    """Names of the models that come with proxmatch."""
+    """Names of the models that come with proxmatch.
+
+    Example:
+        >>> "gs-faces" in shipped()
+        True
+    """
     root = resources.files("proxmatch") / "weights"
     if not root.is_dir():
         return []

@@ -58,6 +58,11 @@ def new(config: BaseModel, **parts: object) -> ProximalDenoiser:
     Args:
         config: its layout.
         parts: what a configuration cannot hold: the ``network`` of a user's own class.
+
+    Example:
+        >>> from proxmatch.denoisers import LPNConfig
+        >>> type(new(LPNConfig())).__name__
+        'LPN'
     """
     for name in FAMILIES:
         if type(config) is config_of(name):

@@ -105,6 +105,10 @@ def smooth(module: nn.Module, beta: float = SHARPNESS) -> nn.Module:
 
     Raises:
         InputError: beta is not positive.
+
+    Example:
+        >>> smooth(nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU()))[1]
+        SmoothActivation(beta=100)
     """
     if not 0 < beta < float("inf"):
         raise InputError(f"the sharpness beta must be positive and finite, got {beta}")
@@ -126,6 +130,11 @@ def kinks(module: nn.Module, run: Callable[[], object]) -> tuple[str, ...]:
     Args:
         module: the network.
         run: calls it once; what it does there is watched, functions inside its layers included.
+
+    Example:
+        >>> network = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU())
+        >>> kinks(network, lambda: network(torch.zeros(1, 1, 4, 4)))
+        ('1 (relu)',)
     """
     watch = _Watch()
     hooks = []

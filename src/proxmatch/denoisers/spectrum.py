@@ -68,6 +68,13 @@ def jacobian_spectrum(
         sigma: noise level, as in the denoiser's ``forward``.
         iterations: Lanczos iterations.
         seed: of the random start, the same vector for every image.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> found = jacobian_spectrum(denoiser, torch.rand(2, 1, 8, 8))
+        >>> bool((found.smallest > 0).all())
+        True
     """
     if iterations < 1:
         raise InputError(f"Lanczos needs at least one iteration, got {iterations}")

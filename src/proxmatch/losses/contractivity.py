@@ -35,6 +35,13 @@ def curvature(
         x: where, ``(B, C, H, W)``.
         v: directions, the same shape; constants of the differentiation.
         sigma: noise level, as in the denoiser's ``forward``.
+
+    Example:
+        >>> from proxmatch.denoisers import GradientStepConfig
+        >>> denoiser = GradientStep(GradientStepConfig(channels=1, widths=(4, 4), sigma=0.1))
+        >>> x, v = torch.rand(1, 1, 8, 8), torch.randn(1, 1, 8, 8)
+        >>> curvature(denoiser, x, v).shape
+        torch.Size([1])
     """
     v = v.detach()
     return denoiser.second_derivative(x, v, sigma) / v.square().flatten(1).sum(1)
@@ -65,6 +72,14 @@ def top_direction(
         shift: subtracted from H, which speeds up the search; the top is found if L > 2 shift, and
             below that there is nothing to penalize.
         sigma: noise level, as in the denoiser's ``forward``.
+
+    Example:
+        >>> from proxmatch.denoisers import GradientStepConfig
+        >>> denoiser = GradientStep(GradientStepConfig(channels=1, widths=(4, 4), sigma=0.1))
+        >>> x = torch.rand(1, 1, 8, 8)
+        >>> v = top_direction(denoiser, x, torch.randn_like(x), iterations=5)
+        >>> torch.allclose(v.norm(), torch.ones(()))
+        True
     """
     x, v = x.detach(), _unit(start.detach())
     step = torch.finfo(x.dtype).eps ** 0.3  # |step v|: 8e-3 in float32, 2e-5 in float64
@@ -90,6 +105,13 @@ def contractivity_penalty(
         v: directions from :func:`top_direction`.
         limit: L_max < 1.
         sigma: noise level, as in the denoiser's ``forward``.
+
+    Example:
+        >>> from proxmatch.denoisers import GradientStepConfig
+        >>> denoiser = GradientStep(GradientStepConfig(channels=1, widths=(4, 4), sigma=0.1))
+        >>> x, v = torch.rand(1, 1, 8, 8), torch.randn(1, 1, 8, 8)
+        >>> bool(contractivity_penalty(denoiser, x, v, limit=100.0) == 0)
+        True
     """
     excess: Tensor = F.relu(curvature(denoiser, x, v, sigma).abs() - limit)
     return excess.square()

@@ -20,13 +20,25 @@ from proxmatch.losses.named import register_loss
 
 @register_loss("mse", "squared error")
 def squared_error(output: Tensor, target: Tensor) -> Tensor:
-    """d^2, ``(B,)``: its mean over a batch is the MSE adaptation loss."""
+    """d^2, ``(B,)``: its mean over a batch is the MSE adaptation loss.
+
+    Example:
+        >>> import torch
+        >>> squared_error(torch.ones(2, 1, 2, 2), torch.zeros(2, 1, 2, 2))
+        tensor([4., 4.])
+    """
     return (output - target).square().flatten(1).sum(1)
 
 
 @register_loss("l1", "absolute error")
 def absolute_error(output: Tensor, target: Tensor) -> Tensor:
-    """|D(y) - x|_1, ``(B,)``."""
+    """|D(y) - x|_1, ``(B,)``.
+
+    Example:
+        >>> import torch
+        >>> absolute_error(torch.full((1, 1, 2, 2), 2.0), torch.zeros(1, 1, 2, 2))
+        tensor([8.])
+    """
     return (output - target).abs().flatten(1).sum(1)
 
 
@@ -40,6 +52,12 @@ def proximal_matching(output: Tensor, target: Tensor, rms: float) -> Tensor:
         output: D(y), ``(B, C, H, W)``.
         target: x, the same shape.
         rms: gamma per pixel: gamma = rms sqrt(n).
+
+    Example:
+        >>> import torch
+        >>> x = torch.zeros(1, 1, 2, 2)
+        >>> proximal_matching(x, x, 0.1), proximal_matching(x + 1, x, 0.1)
+        (tensor([0.]), tensor([1.]))
     """
     return -(-_exponent(output, target, rms)).expm1()
 
@@ -50,6 +68,11 @@ def scaled_squared_error(output: Tensor, target: Tensor, rms: float) -> Tensor:
 
     The control that tells what the exponential does from what a gradient scale that grows as gamma
     shrinks does to an optimizer. To first order in it, both are the same.
+
+    Example:
+        >>> import torch
+        >>> scaled_squared_error(torch.ones(1, 1, 2, 2), torch.zeros(1, 1, 2, 2), 0.5)
+        tensor([2.])
     """
     return _exponent(output, target, rms)
 
@@ -71,6 +94,15 @@ def gradient_field_matching(
         clean: x, the same shape.
         rms: gamma per pixel.
         sigma: noise level, as in the denoiser's ``forward``.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch.denoisers import GradientStepConfig
+        >>> denoiser = GradientStep(GradientStepConfig(channels=1, widths=(4, 4), sigma=0.1))
+        >>> x = torch.rand(1, 1, 8, 8)
+        >>> same = proximal_matching(denoiser(x), x, 0.1)
+        >>> torch.allclose(gradient_field_matching(denoiser, x, x, 0.1), same, atol=1e-5)
+        True
     """
     return proximal_matching(noisy - denoiser(noisy, sigma), noisy - clean, rms)
 
@@ -80,6 +112,12 @@ def saturation(output: Tensor, target: Tensor, rms: float) -> Tensor:
 
     The gradient of rho_gamma is exp(-d^2 / (2 gamma^2)) times that of d^2 / (2 gamma^2): what is
     missing from the factor is rho_gamma itself.
+
+    Example:
+        >>> import torch
+        >>> x = torch.zeros(1, 1, 2, 2)
+        >>> saturation(x + 1, x, 0.01)
+        tensor([1.])
     """
     return proximal_matching(output.detach(), target.detach(), rms)
 

@@ -64,6 +64,11 @@ def loss_named(name: Any) -> NamedLoss:
 
     Raises:
         InputError: there is none of that name.
+
+    Example:
+        >>> import proxmatch.losses
+        >>> loss_named("pm").help
+        'proximal matching'
     """
     if name not in LOSSES:
         raise InputError(f"no loss {name!r}; there are {', '.join(LOSSES)}")

@@ -87,6 +87,14 @@ def reconstruct(
 
     Warns:
         DivergenceWarning: naming the images that diverged.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> blurred = [torch.rand(1, 8, 8), torch.rand(1, 12, 9)]
+        >>> found = reconstruct(denoiser, blurred, "deblurring", iterations=2)
+        >>> [tuple(image.shape) for image in found.images]
+        [(1, 8, 8), (1, 12, 9)]
     """
     if batch is not None and batch < 1:
         raise InputError(f"a batch has at least 1 image, not {batch}")
@@ -158,6 +166,12 @@ def at_strength(
         denoiser: D.
         measurements: of a given problem, ``(B, ...)``; else None.
         problem: a problem, or what makes one for measurements of a size.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> at_strength(denoiser, None, "deblurring") is denoiser  # a denoiser of one level
+        True
     """
     if not denoiser.conditional or any(
         getattr(t, "level", None) is not None for t in denoiser.chain

@@ -165,6 +165,17 @@ def certify(
         local: the k at which L_H is also estimated on segments.
         group: images held in memory at once.
         on_group: told the denoiser and the number of its images that are done.
+
+    Example:
+        >>> from proxmatch.baselines import Wiener
+        >>> from proxmatch.problems import denoising
+        >>> x = torch.rand(2, 1, 8, 8, dtype=torch.float64)
+        >>> exact = Wiener.fit(x, 0.1).double()
+        >>> problem = denoising(8, channels=1, iterations=2, dtype=torch.float64)
+        >>> y = problem.measure(x)
+        >>> found = certify({"itself": exact}, y, problem, reference=exact, local=())
+        >>> found.runs["itself"].share
+        1.0
     """
     if not denoisers:
         raise InputError("there is nothing to certify: pass at least one denoiser by name")

@@ -39,7 +39,12 @@ class Perturbed:
 
 
 def power_law(scale: float, exponent: float) -> Callable[[int], float]:
-    """d_k with d_k^2 = scale^2 k^-exponent: summable squares for an exponent above 1."""
+    """d_k with d_k^2 = scale^2 k^-exponent: summable squares for an exponent above 1.
+
+    Example:
+        >>> [power_law(1.0, 4)(k) for k in (1, 2, 4)]
+        [1.0, 0.25, 0.0625]
+    """
     return lambda k: float(scale * k ** (-exponent / 2))
 
 

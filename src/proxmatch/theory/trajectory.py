@@ -110,6 +110,15 @@ def trace(
         tolerance: on the relative residual of the inverse.
         chunk: images inverted at once, which bounds the memory.
         local: the k at which L_H is estimated on segments as well.
+
+    Example:
+        >>> from proxmatch.baselines import Wiener
+        >>> from proxmatch.problems import denoising
+        >>> x = torch.rand(2, 1, 8, 8, dtype=torch.float64)
+        >>> exact = Wiener.fit(x, 0.1).double()
+        >>> problem = denoising(8, channels=1, iterations=2, dtype=torch.float64)
+        >>> trace(exact, problem.measure(x), problem, reference=exact).mismatch.max().item()
+        0.0
     """
     problem, y = problem.to(torch.float64), measurements.double()
     reference = in_float64(reference)

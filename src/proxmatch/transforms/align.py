@@ -57,6 +57,12 @@ def align(
     Warns:
         DegenerateStatisticsWarning: the images, or those of the training, do not vary along every
             color.
+
+    Example:
+        >>> from proxmatch.denoisers import load
+        >>> aligned = align(load("lpn-histology"), torch.rand(1, 3, 64, 64))
+        >>> type(aligned).__name__
+        'Aligned'
     """
     target = _statistics(images)
     origin = colors_of(denoiser) if source is None else _statistics(source)

@@ -83,6 +83,10 @@ def color_statistics(images: Tensor) -> ColorStatistics:
 
     Args:
         images: ``(N, C, H, W)``, N >= 1.
+
+    Example:
+        >>> color_statistics(torch.full((1, 3, 4, 4), 0.5)).mean
+        tensor([0.5000, 0.5000, 0.5000], dtype=torch.float64)
     """
     pixels = _pixels(images)
     covariance = torch.cov(pixels, correction=0).reshape(len(pixels), len(pixels))
@@ -95,6 +99,11 @@ def colors_of(denoiser: ProximalDenoiser) -> ColorStatistics | None:
     A network has them in its record, under ``colors``, from its training. Around an
     :class:`Aligned` one they are those that A x = s U (x - m) + c takes to the colors within:
     mean A^{-1} c', covariance U^T C U / s^2.
+
+    Example:
+        >>> from proxmatch.denoisers import load
+        >>> colors_of(load("lpn-faces")).channels
+        3
     """
     if isinstance(denoiser, Aligned):
         inner = colors_of(denoiser.inner)

@@ -45,6 +45,13 @@ def statistics_from_measurements(
     Raises:
         InputError: the operator mixes channels, does not see the mean of an image, or its noise is
             not Gaussian and not given.
+
+    Example:
+        >>> from proxmatch.problems import denoising
+        >>> problem = denoising(8, noise=0)
+        >>> y = problem.measure(torch.full((1, 3, 8, 8), 0.5))
+        >>> [round(v, 3) for v in statistics_from_measurements(y, problem).mean.tolist()]
+        [0.5, 0.5, 0.5]
     """
     problem.check_measurement(measurements)
     sigma = noise_level(problem) if noise is None else noise

@@ -143,6 +143,13 @@ def tune(
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
         seed: of the noise in the simulated measurements.
+
+    Example:
+        >>> from proxmatch.problems import denoising
+        >>> flat = torch.full((1, 1, 8, 8), 0.5)
+        >>> pull = lambda t: lambda z, sigma: z + t * (0.5 - z)
+        >>> tune(pull, (1.0, 0.1), flat, denoising(8, channels=1, iterations=2)).chosen.strength
+        1.0
     """
     if not strengths:
         raise InputError("there is no strength to choose from; give at least one")
@@ -190,6 +197,16 @@ def choose_strength(
 
     Returns:
         The denoiser at that strength, with the scores of all that were tried, also in its record.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.problems import denoising
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> images = torch.rand(1, 1, 8, 8)
+        >>> problem = denoising(8, channels=1, iterations=2)
+        >>> found = choose_strength(denoiser, images, problem, strengths=(0.1,))
+        >>> sorted(trial.strength for trial in found.table)
+        [0.1, 1.0]
     """
     if denoiser.conditional:
         found = _two_numbers(
@@ -239,6 +256,16 @@ def choose_strength_from_measurements(
         strengths: values of t, for a denoiser of one level.
         iterations: PnP steps, if not those of the problem.
         seed: of the simulated noise.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.problems import denoising
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> problem = denoising(8, channels=1, iterations=2)
+        >>> y = problem.measure(torch.rand(1, 1, 8, 8))
+        >>> found = choose_strength_from_measurements(denoiser, y, problem, strengths=(0.1,))
+        >>> found.denoiser.record["measurements"]
+        1
     """
     found = choose_strength(
         denoiser,
@@ -272,6 +299,14 @@ def stand_ins(
 
     Returns:
         Images of the problem's size, ``(N, C, H, W)``, in [0, 1].
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.problems import denoising
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> problem = denoising(8, channels=1, iterations=2)
+        >>> stand_ins(denoiser, problem.measure(torch.rand(1, 1, 8, 8)), problem).shape
+        torch.Size([1, 1, 8, 8])
     """
     strength = (0.5, MIDDLING_LEVEL) if denoiser.conditional else (MIDDLING, None)
     middling = Relaxed(denoiser, *strength)
