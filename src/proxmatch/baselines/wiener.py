@@ -31,7 +31,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
-from proxmatch.denoisers.inverse import Inverse, by_formula
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
 from proxmatch.transforms.align import ROUNDING
@@ -148,19 +147,10 @@ class Wiener(ProximalDenoiser):
         """L_H = 1 / min G, with the minimum over all frequencies of images of any size."""
         return 1 / float(self.log_snr.detach().double().min().sigmoid())
 
-    @torch.no_grad()
-    def _solve(
-        self,
-        u: Tensor,
-        sigma: float | Tensor | None,
-        start: Tensor,
-        tolerance: float,
-        max_iterations: int,
-    ) -> Inverse:
-        """D^{-1}(u) = m + Q^T C^T G^{-1} C Q (u - m), whatever the start."""
+    def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor:
+        """D^{-1}(u) = m + Q^T C^T G^{-1} C Q (u - m)."""
         mean = self._mean(u)
-        z = mean + self._filter(u - mean, 1 / self._gain(u))
-        return by_formula(z, self.forward(z), u, tolerance)
+        return mean + self._filter(u - mean, 1 / self._gain(u))
 
     def _gain(self, x: Tensor) -> Tensor:
         """G, ``(C, H, W)``: log S is interpolated between the knots."""

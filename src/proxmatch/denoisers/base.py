@@ -270,6 +270,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
         return self._solve(u, sigma, start, tolerance, max_iterations)
 
+    def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor | None:
+        """D^{-1}(u) where there is a formula for it."""
+        return None
+
     @torch.no_grad()
     def _solve(
         self,
@@ -279,7 +283,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         tolerance: float,
         max_iterations: int,
     ) -> Inverse:
-        """D(z) = u for arguments that have been checked; a denoiser that knows better overrides."""
+        """D(z) = u for arguments that have been checked."""
+        known = self._preimage(u, sigma)
+        if known is not None:
+            return by_formula(known, self.forward(known, sigma), u, tolerance)
         double, warm = u.dtype == torch.float64, start is not u
         if warm:  # it may be the solution already
             given = by_formula(start, self.forward(start, sigma), u, tolerance)

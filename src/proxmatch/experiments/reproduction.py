@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any, get_args
 import torch
 
 from proxmatch._internal.files import write_together
-from proxmatch.errors import FolderInUseError, InputError
+from proxmatch._internal.locks import owned
+from proxmatch.errors import InputError
 from proxmatch.experiments import engines, outputs
 from proxmatch.experiments.cells import Cell, Store
 from proxmatch.experiments.engines import INPUTS, EngineName
@@ -155,7 +155,7 @@ def reproduce(
         device,
         scale.threads,
     )
-    with _alone(store.folder):
+    with owned(store.folder):
         try:
             engines.run(
                 todo.cells,
@@ -170,24 +170,6 @@ def reproduce(
             publish(finished=False)
             raise
         return Reproduction(out, publish(finished=True), len(planned), computed)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep a second run away from a folder of cells, as long as this one lives."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks here; what is written is whole all the same
-        yield
-        return
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FolderInUseError(
-                f"another run is computing in {folder}: wait for it, or give another folder"
-            ) from None
-        yield
 
 
 def _scale(

@@ -14,9 +14,8 @@ import math
 import torch
 from torch import Tensor
 
-from proxmatch.denoisers import Inverse, ProximalDenoiser
+from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.denoisers.base import Linearization
-from proxmatch.denoisers.inverse import by_formula
 from proxmatch.errors import InputError
 from proxmatch.theory.known import Prior
 
@@ -75,17 +74,9 @@ class ExactDenoiser(ProximalDenoiser):
         """L_H = 1 + sigma^2 sup |Hess E|: infinite where E has a kink."""
         return 1 + self.level**2 * self.prior.curvature_range[1]
 
-    def _solve(
-        self,
-        u: Tensor,
-        sigma: float | Tensor | None,
-        start: Tensor,
-        tolerance: float,
-        max_iterations: int,
-    ) -> Inverse:
+    def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor:
         """D^{-1}(u) = u + sigma^2 grad E(u); where E has a kink, one of the solutions."""
-        z = u + self.level**2 * self._images(self.prior.slope(self._vectors(u)), u)
-        return by_formula(z, self.forward(z), u, tolerance)
+        return u + self.level**2 * self._images(self.prior.slope(self._vectors(u)), u)
 
     def _why(self) -> str:
         return "the prior has a kink" if math.isinf(self.smoothness) else super()._why()

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Recipe
-from proxmatch.denoisers.inverse import Inverse, by_formula
+from proxmatch.denoisers.inverse import Inverse
 from proxmatch.denoisers.ridge.filters import composed, normalized
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.denoisers.ridge.proximal import Regularizer, derivative, proximal
@@ -197,17 +197,9 @@ class Ridge(ProximalDenoiser):
         """It is told the noise level."""
         return True
 
-    @torch.no_grad()
-    def _solve(
-        self,
-        u: Tensor,
-        sigma: float | Tensor | None,
-        start: Tensor,
-        tolerance: float,
-        max_iterations: int,
-    ) -> Inverse:
-        z = u + self._at(self._levels(u, sigma)).gradient(u)
-        return by_formula(z, self.forward(z, sigma), u, tolerance)
+    def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor:
+        """D^{-1}(u) = u + grad R(u)."""
+        return u + self._at(self._levels(u, sigma)).gradient(u)
 
     def _at(self, level: Tensor) -> Regularizer:
         """R_s at the levels of a batch."""
