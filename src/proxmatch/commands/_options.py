@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 Model = Annotated[
     str, typer.Argument(help="a model that comes with proxmatch, or the folder of one")
 ]
+MaybeModel = Annotated[
+    str | None,
+    typer.Argument(help="a model that comes with proxmatch, or the folder of one; all by default"),
+]
+From = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from",
+        metavar="MODEL",
+        help="also start from this model; may be repeated; 'all': every one that comes with it",
+    ),
+]
 Out = Annotated[Path, typer.Option(help="folder for everything that is written")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
 Seed = Annotated[int, typer.Option(min=0, help="of everything that is random")]
@@ -58,6 +70,25 @@ def load_model(name: str, place: torch.device) -> ProximalDenoiser:
     from proxmatch.denoisers import load
 
     return load(name, device=place)
+
+
+def load_sources(
+    named: str | None, more: list[str] | None, place: torch.device
+) -> dict[str, ProximalDenoiser]:
+    """The denoisers to choose among, by name, all of one number of channels.
+
+    With ``all``, or without any name, those that come with proxmatch: for color, or of as many
+    channels as the one that is named.
+    """
+    from proxmatch.learning.start import sources_of
+
+    given = [name for name in (named, *(more or [])) if name is not None]
+    names = [name for name in given if name != "all"]
+    found = sources_of(names, device=place) if names else {}
+    if given and "all" not in given:
+        return found
+    channels = next(iter(found.values())).channels if found else 3
+    return sources_of(None, channels, place) | found
 
 
 def key_values(given: list[str] | None) -> dict[str, Any]:

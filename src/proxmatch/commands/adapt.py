@@ -12,14 +12,15 @@ import typer
 from proxmatch.commands import _images, _screen
 from proxmatch.commands._options import (
     Device,
+    From,
     Json,
-    Model,
+    MaybeModel,
     Out,
     Seed,
     Set,
     Threads,
     compute,
-    load_model,
+    load_sources,
 )
 from proxmatch.methods import chosen, offered
 
@@ -30,8 +31,9 @@ RECORD = "adaptation.json"
 
 
 def command(
-    model: Model,
     out: Out,
+    model: MaybeModel = None,
+    sources: From = None,
     images: Annotated[Path | None, typer.Option(help="folder of clean images")] = None,
     method: Annotated[
         str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
@@ -39,9 +41,7 @@ def command(
     number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
     downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
-    budget: Annotated[
-        float | None, typer.Option(min=0, help="seconds after which auto tries nothing more")
-    ] = None,
+    budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
     measurements: Annotated[
         Path | None, typer.Option(help="folder of measurements, when there is no clean image")
     ] = None,
@@ -56,9 +56,13 @@ def command(
 ) -> None:
     """Adapt a denoiser to a few images, and say whether that helped.
 
-    The adapted denoiser is written to OUT/model. Exit code 1: nothing better was found.
+    Of several denoisers (--from), or of all that come with it if none is named, the one that is
+    nearest to the images is adapted. The result is written to OUT/model. Exit code 1: nothing
+    better was found.
 
-    Example: proxmatch adapt lpn-histology --images my-faces --method pm --out adapted
+    Example: proxmatch adapt --images my-faces --problem deblurring --out adapted
+
+    Example: proxmatch adapt gs-histology --images my-faces --method pm --out adapted
 
     Example: proxmatch adapt lpn-histology --measurements blurred --problem deblurring --out adapted
     """
@@ -74,7 +78,8 @@ def command(
     if measurements is not None and downscale > 1:
         raise InputError("--downscale is for clean images; measurements are taken as they are")
     place = compute(device, threads)
-    source = load_model(model, place)
+    choice = load_sources(model, sources, place)
+    source = next(iter(choice.values()))
     _check(method, images, steps, budget)
     given = _images.pictures(images or measurements or out, number, source.channels, downscale)
     arguments: dict[str, Any] = {"method": method, "seed": seed}
@@ -88,14 +93,15 @@ def command(
         arguments |= _problem(source, given, problem, options or [], images is not None)
     elif options:
         raise InputError("--set is about a problem: name it with --problem")
-    if method == "auto":
-        arguments |= {"budget": budget}
-    elif chosen(method).role == "adapted":
-        arguments["settings"] = _settings(source, method, len(given), steps, seed)
+    arguments |= {"steps": steps}
+    arguments |= {"budget": budget} if images is not None and method == "auto" else {}
     with owned(out), _screen.interruptible(lambda: "the same command goes on, or starts again"):
-        result = _run(source, arguments, out, place)
-    record = _record(model, method, out, result)
+        result = _run(choice, arguments, out, place)
+    record = _record(list(choice), method, out, result)
     lines: list[Any] = [_tried(result) or f"{result.status}, weights of step {result.step}"]
+    if len(result.nearness) > 1:
+        told = ", ".join(f"{name} {value:.1f}" for name, value in result.nearness.items())
+        lines.append(f"denoising these images, in dB: {told}; started from {result.source}")
     lines += [str(result.evidence)] if result.evidence is not None else []
     _screen.show(record, json, *lines, f"wrote {record['model']}")
     if not _helped(result):
@@ -136,7 +142,7 @@ def _check(method: str, images: Path | None, steps: int | None, budget: float | 
     way = chosen(method)
     if images is None and method != "auto":
         raise InputError(f"--method {method} needs clean --images; measurements are for auto")
-    if steps is not None and way.role != "adapted":
+    if steps is not None and way.role == "aligned":
         raise InputError(f"--steps is for methods that train, not {method}")
     if budget is not None and (way.role != "auto" or images is None):
         raise InputError("--budget is for --method auto with --images")
@@ -165,52 +171,44 @@ def _problem(
     )
 
 
-def _settings(source: Any, method: Any, number: int, steps: int | None, seed: int) -> Any:
-    """Those that ``adapt`` would take, with another seed or number of steps."""
-    from proxmatch.learning import adaptation_settings
-
-    training = number - (number // 5 or 1) if number >= 4 else number
-    changes: dict[str, Any] = {"seed": seed}
-    if steps is not None:
-        every = max(1, steps // 10)
-        changes |= {"steps": steps, "check_every": every, "checkpoint_every": every}
-    inputs = training * (4 if training <= 10 else 1)
-    return adaptation_settings(source, method, inputs, **changes)
-
-
-def _run(source: Any, arguments: dict[str, Any], out: Path, place: Any) -> AdaptationResult:
+def _run(
+    choice: dict[str, Any], arguments: dict[str, Any], out: Path, place: Any
+) -> AdaptationResult:
     from proxmatch.commands.train import fabric
     from proxmatch.denoisers import save
     from proxmatch.learning import adapt
     from proxmatch.learning.progress import bar
 
-    if "settings" in arguments:
-        with bar(arguments["settings"].steps, "adapting") as on_step:
-            result = adapt(
-                source, **arguments, folder=out / "run", fabric=fabric(place), on_step=on_step
-            )
-    else:
+    if arguments["method"] in ("auto", "align"):
         result = adapt(
-            source, **arguments, on_candidate=lambda name: _screen.say(f"trying: {name}")
+            choice, **arguments, on_candidate=lambda name: _screen.say(f"trying: {name}")
         )
+    else:
+        with bar(arguments["steps"], "adapting") as on_step:
+            result = adapt(
+                choice, **arguments, folder=out / "run", fabric=fabric(place), on_step=on_step
+            )
     save(result.denoiser, out / "model")
     return result
 
 
-def _record(model: str, method: str, out: Path, result: AdaptationResult) -> dict[str, Any]:
+def _record(sources: list[str], method: str, out: Path, result: AdaptationResult) -> dict[str, Any]:
     from proxmatch._internal.files import write_together
 
     evidence = result.evidence
     record = {
-        "source": model,
+        "source": result.source or sources[0],
+        "nearness": result.nearness,
         "method": method,
         "model": str(out / "model"),
         "status": str(result.status),
         "step": result.step,
         "gains": evidence and {k: round(v, 3) for k, v in evidence.gains.items()},
+        "interval": evidence and [round(v, 3) for v in evidence.interval],
         "before": evidence and evidence.before.means(),
         "after": evidence and evidence.after.means(),
         "saturated": result.saturated,
+        "untried": list(result.untried),
         "tried": [asdict(candidate) for candidate in result.table],
     }
     write_together(out, {RECORD: (text.dumps(record, indent=1) + "\n").encode()})

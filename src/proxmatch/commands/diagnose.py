@@ -13,20 +13,23 @@ import typer
 from proxmatch.commands import _images, _screen
 from proxmatch.commands._options import (
     Device,
+    From,
     Iterations,
     Json,
-    Model,
+    MaybeModel,
     Seed,
     Set,
     Threads,
     compute,
     load_model,
+    load_sources,
 )
 
 
 def command(
-    model: Model,
     images: Annotated[Path, typer.Option(help="folder of clean images of the new domain")],
+    model: MaybeModel = None,
+    sources: From = None,
     reference: Annotated[
         str | None, typer.Option(help="a denoiser that is right for them, if there is one")
     ] = None,
@@ -46,9 +49,11 @@ def command(
 ) -> None:
     """Is this denoiser mismatched for these images, and what does it cost?
 
-    Exit code 1: it is mismatched for one of the problems.
+    It is compared with the models of --from, or all that come with proxmatch, a Wiener filter and
+    total variation. Without a name, the nearest model is looked at. Exit code 1: mismatched for one
+    of the problems.
 
-    Example: proxmatch diagnose lpn-histology --images my-faces
+    Example: proxmatch diagnose gs-histology --images my-faces
     """
     from proxmatch._internal.files import write_together
     from proxmatch._internal.locks import owned
@@ -56,21 +61,33 @@ def command(
     from proxmatch.problems import make_problem
 
     place = compute(device, threads)
-    source = load_model(model, place)
+    hand = load_sources(model, sources or ["all"], place)
+    named = None if model is None or model == "all" else {model: hand[model]}
+    channels = next(iter(hand.values())).channels
     target = None if reference is None else load_model(reference, place)
     solved = [
-        make_problem(name, size, options or [], channels=source.channels, device=place)
+        make_problem(name, size, options or [], channels=channels, device=place)
         for name in problem or ("deblurring", "super-resolution")
     ]
-    crops = _images.crops(images, number, size, downscale, source.channels).to(place)
+    crops = _images.crops(images, number, size, downscale, channels).to(place)
     found = []
     stop = _screen.interruptible(lambda: "nothing was written; the same command starts again")
     with nullcontext() if out is None else owned(out):
         with stop, _screen.bar(len(solved), "diagnosing") as advance:
             for one in solved:
-                found.append(diagnose(source, crops, one, target, iterations=iterations, seed=seed))
+                found.append(
+                    diagnose(
+                        named,
+                        crops,
+                        one,
+                        target,
+                        sources=hand,
+                        iterations=iterations,
+                        seed=seed,
+                    )
+                )
                 advance(1)
-        record = {"model": model, "diagnoses": {d.problem: d.to_dict() for d in found}}
+        record = {"model": found[0].name, "diagnoses": {d.problem: d.to_dict() for d in found}}
         if out is not None:
             content = text.dumps(record, indent=1, allow_nan=False) + "\n"
             write_together(out, {"diagnosis.json": content.encode()})
@@ -83,7 +100,7 @@ def command(
         words = [
             "proxmatch",
             "adapt",
-            model,
+            *([] if model is None else [model]),
             "--images",
             str(images),
             *given,

@@ -12,7 +12,7 @@ from proxmatch.commands import _experiment
 from proxmatch.errors import InputError
 
 #: The studies, for the help; they are imported when one is run.
-STUDY_NAMES = ("denoising", "reconstruction", "proximal", "solver", "certificates")
+STUDY_NAMES = ("denoising", "reconstruction", "proximal", "solver", "certificates", "adaptation")
 
 
 class ScaleChoice(StrEnum):
@@ -84,7 +84,7 @@ def command(
     from rich.console import Console
 
     if study is not None:
-        _study(study, data, models, out, max_images, seed or 0, only or [])
+        _study(study, data, models, out, max_images, seed or 0, only or [], max_steps)
         return
     if scale is None:
         raise InputError("say how large: quick, cpu or paper; or name a study with --study")
@@ -128,6 +128,7 @@ def _study(
     images: int | None,
     seed: int,
     only: list[str],
+    steps: int | None,
 ) -> None:
     """Run a study and show its tables."""
     from rich.console import Console
@@ -148,7 +149,7 @@ def _study(
     chosen = tuple(name.strip() for name in models.split(",") if name.strip())
     page = run_study(
         STUDIES[name],
-        Work(data, chosen, images, seed, wanted),
+        Work(data, chosen, images, seed, wanted, steps),
         out,
         on_cell=lambda done, all_, what: console.log(f"{done} of {all_}: {what}"),
     )

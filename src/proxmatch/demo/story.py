@@ -188,7 +188,7 @@ def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: Non
     stage()
     wrong = chosen_for(source)
     stage()
-    diagnosis = diagnose(source, few, small, seed=plan.seed)
+    diagnosis = diagnose(source, few, small, sources=[plan.right], seed=plan.seed)
     stage()
     started = time.perf_counter()
     trained = _adapted(source, few, small, plan)

@@ -1,6 +1,5 @@
 """Is a denoiser mismatched here, and what does it cost?"""
 
-from proxmatch.diagnosis.calibration import predictable
-from proxmatch.diagnosis.mismatch import Diagnosis, Grade, diagnose
+from proxmatch.diagnosis.mismatch import Diagnosis, Grade, diagnose, judge
 
-__all__ = ["Diagnosis", "Grade", "diagnose", "predictable"]
+__all__ = ["Diagnosis", "Grade", "diagnose", "judge"]

@@ -1,39 +1,20 @@
 r"""Is a denoiser mismatched for given images, and what does that cost?
 
-**With a reference** D*, the mismatch of the paper is measured: the relative gap
-|D(z_k) - D*(z_k)| / |D*(z_k)| along the reconstructions, and the PSNR that D* would have added.
+**The verdict is about what a user loses.** The problem is simulated on clean images of the domain.
+The denoiser reconstructs them at its best strength, and so does whatever else is at hand: other
+denoisers, a Wiener filter of the images, total variation. The *loss* is what the best of these has
+more, in dB of PSNR:
 
-**Without one** it is estimated, from clean images x of the domain. At z = x + sigma n, sigma the
-noise level of the training, a matched denoiser is close to the conditional mean D*(z) = E[x | z],
-whose error is orthogonal to everything that depends on z. So the errors add up as squares,
+- ``matched``: less than 0.3 dB;
+- ``badly mismatched``: more than 1 dB, or a reconstruction diverges;
+- ``mismatched``: in between.
 
-    |D(z) - x|^2 = |D*(z) - x|^2 + |D(z) - D*(z)|^2.
+All strengths are chosen by the same rule on the same images (:mod:`proxmatch.transforms.strength`).
+Of many denoisers, the three that remove noise best from the images are tried.
 
-Of two estimates of the last term the larger one is taken:
-
-- what is left once |D*(z) - x| is taken as ``FLOOR`` times the error of the Wiener filter W fitted
-  to the images: 0.95, the mean over the six shipped denoisers, each on held-out images of its own
-  domain (faces 0.89 and 0.88, histology 1.00 and 1.05, photographs 0.95 and 0.97);
-- the part p of its squared error that D gives away in its output: a conditional mean is calibrated
-  (:mod:`proxmatch.diagnosis.calibration`).
-
-The gap at such z becomes one along the reconstruction by comparing how much D changes its input
-there and here:
-
-    score = sqrt(max(|D(z) - x|^2 - (FLOOR |W(z) - x|)^2, p |D(z) - x|^2)) / |x|
-            * mean_k |z_k - D(z_k)| / |z - D(z)|.
-
-It is an index, not the gap itself: two to ten times smaller where gaps are small. It orders
-denoisers, also of different families, nearly as their gaps do (``tools/diagnose_ranking.py``).
-
-The verdict is ``mismatched`` from a score of 0.0025 on and ``badly mismatched`` from 0.03 on
-(``SCORES``); with a reference, from a gap of 0.5 % and 10 % on (``GAPS``). A reconstruction that
-diverges is always the latter. Gaps of up to 2 % are not told from none by the score.
-
-What stands beside it: the residual |z - D(z)| / (sigma sqrt(n)), which for a conditional mean is
-sqrt(1 - |D(z) - x|^2 / (sigma^2 n)), so below one; the denoising PSNR here and on the card of D; L
-at the images here and on the card; the PSNR of the reconstruction and that of a Wiener filter of
-the best strength, which needs no more than these images.
+**With a reference** D*, which is one more denoiser at hand, the mismatch of the paper is measured
+as well: the relative gap |D(z_k) - D*(z_k)| / |D*(z_k)| along the reconstructions, both at the
+strength of D, or as they are where they take no level.
 """
 
 from __future__ import annotations
@@ -41,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -49,24 +31,26 @@ import torch
 from torch import Tensor
 
 from proxmatch._internal.randomness import generator_of
-from proxmatch.baselines import Wiener, wiener_filter
+from proxmatch.baselines import total_variation, wiener_filter
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
-from proxmatch.diagnosis.calibration import predictable
 from proxmatch.errors import DivergenceWarning, InputError
-from proxmatch.metrics import norm, psnr
-from proxmatch.pnp import PnPResult, Status, checked_count, pnp_pgd
+from proxmatch.learning.evidence import Candidate
+from proxmatch.learning.start import LEVEL, Sources, nearest_first, sources_of
+from proxmatch.metrics import psnr
+from proxmatch.pnp import Denoise, PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
+from proxmatch.transforms import Relaxed, Tuned, choose_strength
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-FLOOR = 0.95
-#: From which score on a denoiser is mismatched, and badly so; and from which gap to a reference.
-SCORES = (0.0025, 0.03)
-GAPS = (0.005, 0.1)
-SIGMA = 0.05  # where the denoiser does not say what it was made for
-WORTH = 0.5  # dB that are worth a remark
-LANCZOS, SPECTRA = 20, 4  # iterations, and images at most: the slowest part
+#: From which loss on a denoiser is mismatched, and badly so, in dB.
+LOSSES = (0.3, 1.0)
+#: Of many denoisers at hand, those that are tried.
+TRIED = 3
+#: Images that a strength is chosen on, at most; all of them are measured on.
+CHOSEN_ON = 4
+LANCZOS, SPECTRA = 20, 4  # iterations, and images at most
 
 
 class Grade(StrEnum):
@@ -79,64 +63,51 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How a denoiser fares on images of a domain; means over the images.
+    """How a denoiser fares on images of a domain; means over the images, PSNR in dB.
 
     Attributes:
+        name: of the denoiser.
         problem: what was simulated.
         images: how many.
-        verdict: see the module's text; decided by the gap if there is a reference, else the score.
-        score: index of the mismatch that needs no reference.
-        error: |D(z) - x| / |x| at z = x + sigma n.
-        wiener_error: the same of the Wiener filter of these images.
-        predictable: share of the squared error that the output gives away.
-        activity: mean_k |z_k - D(z_k)| / |z - D(z)|.
-        residual: |z - D(z)| / (sigma sqrt(n)).
-        residual_expected: what it would be if D(z) were the conditional mean.
-        sigma: that noise level.
-        denoising: PSNR of D(z) in dB at sigma = 0.05.
+        verdict: see the module's text.
+        loss: what the best at hand has more than the denoiser, in dB; 0 if it is the best.
+        best: name of the best at hand.
+        psnr: of the reconstructions at the best strength.
+        as_it_is: the same with the denoiser as it is.
+        standings: everything that was tried, the best first.
+        diverged: how many reconstructions diverged at the best strength.
+        denoising: PSNR of D(x + noise of 0.05).
         denoising_trained: the same on the images of the training's domain, from the card.
-        lipschitz: largest L of Id - D found at z, an estimate from below.
+        lipschitz: largest L of Id - D found on the images with that noise, an estimate from below.
         lipschitz_trained: the same from the card.
-        psnr: of the reconstructions, in dB.
-        wiener_psnr: the same with the Wiener filter of the best strength.
-        diverged: how many of them diverged.
         gap: mean relative gap to the reference; None without one.
-        reference_psnr: of the reconstructions with the reference, in dB.
         gap_curve: the gap at each step.
+        reference_psnr: of the reconstructions with the reference at its best strength.
         recommendation: what to do.
     """
 
+    name: str
     problem: str
     images: int
     verdict: Grade
-    score: float
-    error: float
-    wiener_error: float
-    predictable: float
-    activity: float
-    residual: float
-    residual_expected: float
-    sigma: float
+    loss: float
+    best: str
+    psnr: float
+    as_it_is: float
+    standings: tuple[Candidate, ...]
+    diverged: int
     denoising: float
     denoising_trained: float | None
     lipschitz: float
     lipschitz_trained: float | None
-    psnr: float
-    wiener_psnr: float
-    diverged: int
     gap: float | None
-    reference_psnr: float | None
     gap_curve: tuple[float, ...] | None
+    reference_psnr: float | None
     recommendation: str
-
-    @property
-    def cost(self) -> float | None:
-        """What the mismatch costs in dB of PSNR; None without a reference."""
-        return None if self.reference_psnr is None else self.reference_psnr - self.psnr
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; None for what is not a number."""
-        return {key: _plain(value) for key, value in {**asdict(self), "cost": self.cost}.items()}
+        return {key: _plain(value) for key, value in asdict(self).items()}
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text."""
@@ -155,24 +126,23 @@ class Diagnosis:
         return table
 
     def _rows(self) -> list[tuple[str, str, str]]:
-        rows = [("score", f"{self.score:.4f}", f"matched below {SCORES[0]}")]
-        if self.gap is not None and self.reference_psnr is not None:
-            rows += [
-                ("gap to the reference", f"{self.gap:.2%}", f"matched below {GAPS[0]:.1%}"),
-                ("reconstruction", f"{self.psnr:.2f} dB", f"reference {self.reference_psnr:.2f}"),
-            ]
-        else:
-            beside = f"Wiener filter {self.wiener_psnr:.2f}"
-            rows.append(("reconstruction", f"{self.psnr:.2f} dB", beside))
+        rows = [
+            ("loss", f"{self.loss:.2f} dB", f"matched below {LOSSES[0]}"),
+            *(
+                (
+                    f"reconstruction by {one.name}",
+                    f"{one.score:.2f} dB",
+                    f"as it is {self.as_it_is:.2f}" if one.name == self.name else "",
+                )
+                for one in self.standings
+            ),
+        ]
         if self.diverged:
             rows.append(("diverged", f"{self.diverged} of {self.images}", ""))
-        wiener = f"Wiener filter {self.wiener_error:.1%}"
-        expected = f"if matched {self.residual_expected:.2f}"
+        if self.gap is not None:
+            rows.append(("gap to the reference", f"{self.gap:.2%}", ""))
         rows += [
-            (f"error at noise {self.sigma:g}", f"{self.error:.1%}", wiener),
-            ("of it given away", f"{self.predictable:.0%}", "if matched 0%"),
-            ("residual / noise", f"{self.residual:.2f}", expected),
-            ("denoising at 0.05", f"{self.denoising:.2f} dB", _card(self.denoising_trained)),
+            (f"denoising at {LEVEL}", f"{self.denoising:.2f} dB", _card(self.denoising_trained)),
             ("L", f"{self.lipschitz:.2f}", _card(self.lipschitz_trained)),
         ]
         return rows
@@ -184,150 +154,167 @@ class Diagnosis:
 
 @torch.no_grad()
 def diagnose(
-    denoiser: ProximalDenoiser,
+    denoiser: ProximalDenoiser | str | Mapping[str, ProximalDenoiser] | None,
     images: Tensor,
     problem: Problem,
     reference: ProximalDenoiser | None = None,
     *,
+    sources: Sources = None,
     iterations: int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Look at a denoiser on clean images of a domain.
 
     Args:
-        denoiser: D, the denoiser to be deployed.
+        denoiser: D, to be deployed, or its name, or both; None for the best of ``sources``.
         images: clean, ``(B, C, H, W)``, of the problem's size; 4 to 8 are enough.
         problem: to simulate.
-        reference: D*, a denoiser that is right for these images, if there is one. It has no
-            influence on the score.
+        reference: D*, a denoiser that is right for these images, if there is one.
+        sources: what else is at hand; all that come with proxmatch by default, () for none.
         iterations: number of steps, if not that of the problem.
         seed: of the noise.
 
     Raises:
         InputError: the images do not fit the denoiser or the problem.
     """
-    if images.ndim != 4 or images.shape[1] != denoiser.channels:
-        raise InputError(
-            f"expected images (B, {denoiser.channels}, H, W) for this denoiser, got "
-            f"{tuple(images.shape)}"
-        )
+    if images.ndim != 4:
+        raise InputError(f"expected images (B, C, H, W), got {tuple(images.shape)}")
     if not bool(images.any()):
         raise InputError("the images are black everywhere; there is nothing to diagnose on")
-    y = problem.measure(images, seed=seed)
-    run = _run(denoiser, y, problem, images, reference, iterations)
-    level = denoiser.sigma or SIGMA
-    unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(images)
-    z = images + level * unit
-    output = denoiser(z)
-    filtered = Wiener.fit(images, level)(z)
-    size, signal = math.sqrt(images[0].numel()), _rms(images)
-    error, linear = _rms(output - images), _rms(filtered - images)
-    change = _rms(z - output)
-    activity = _activity(run) / change if change > 0 else 0.0
-    share = predictable(output, images)
-    excess = max(error**2 - (FLOOR * linear) ** 2, share * error**2)
-    score = math.sqrt(excess) / signal * activity
-    spectrum = jacobian_spectrum(denoiser, z[:SPECTRA], iterations=LANCZOS)
-    matched = None if reference is None else _run(reference, y, problem, images, None, iterations)
-    best = wiener_filter(images, problem, seed=seed)
-    quality = float(psnr(run.images, images).mean())
+    steps = None if iterations is None else checked_count(iterations)
+    given = {} if denoiser is None else sources_of(denoiser)
+    for name, one in given.items():
+        if one.channels != images.shape[1]:
+            raise InputError(
+                f"expected images (B, {one.channels}, H, W) for {name}, got {tuple(images.shape)}"
+            )
+    others = {}
+    if not (isinstance(sources, tuple | list) and not sources):
+        others = sources_of(sources, images.shape[1], images.device)
+    near = nearest_first(others, images[:CHOSEN_ON], seed=seed)
+    hand = given | {name: others[name] for name in list(near)[:TRIED] if name not in given}
+    if reference is not None:
+        hand["reference"] = reference
+    trial = _Trial(problem, images, steps, seed)
+    tried = {name: trial.best(name, one) for name, one in hand.items()}
+    makers: dict[str, Callable[..., Tuned[Any]]] = {
+        "Wiener filter": wiener_filter,
+        "total variation": total_variation,
+    }
+    for name, make in makers.items():
+        tuned = make(images[:CHOSEN_ON], problem, seed=seed)
+        tried[name] = trial(name, tuned)
+    standings = sorted((c for c, _ in tried.values()), key=lambda c: -c.score)
+    if not hand:
+        raise InputError("there is no denoiser to diagnose; name one")
+    name = next(iter(given), None) or next(c.name for c in standings if c.name in hand)
+    own, run = tried[name]
+    model = hand[name]
+    loss = standings[0].score - own.score
     diverged = run.status.count(Status.DIVERGED)
-    gap = None if run.gap is None else float(run.gap.nanmean())
-    constant = float(spectrum.constant.max())
-    verdict = judge(score, SCORES) if gap is None else judge(gap, GAPS)
-    verdict = Grade.BADLY if diverged else verdict
+    verdict = Grade.BADLY if diverged else judge(loss)
+    unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(images)
+    noisy = images + LEVEL * unit
+    spectrum = jacobian_spectrum(model, noisy[:SPECTRA], LEVEL, iterations=LANCZOS)
+    gap = None if reference is None else trial.gap(model, reference, own)
     return Diagnosis(
+        name=name,
         problem=problem.name,
         images=len(images),
         verdict=verdict,
-        score=score,
-        error=error / signal,
-        wiener_error=linear / signal,
-        predictable=share,
-        activity=activity,
-        residual=change / (level * size),
-        residual_expected=math.sqrt(max(0.0, 1 - (error / (level * size)) ** 2)),
-        sigma=level,
-        denoising=float(psnr(denoiser(images + SIGMA * unit), images).mean()),
-        denoising_trained=_carded(denoiser, "denoising", str(SIGMA)),
-        lipschitz=constant,
-        lipschitz_trained=_carded(denoiser, "lipschitz"),
-        psnr=quality,
-        wiener_psnr=best.chosen.psnr,
+        loss=loss,
+        best=standings[0].name,
+        psnr=own.score,
+        as_it_is=float(psnr(trial.run(model).images, images).mean()),
+        standings=tuple(standings),
         diverged=diverged,
-        gap=gap,
-        reference_psnr=None if matched is None else float(psnr(matched.images, images).mean()),
-        gap_curve=None if run.gap is None else tuple(run.gap.nanmean(0).tolist()),
-        recommendation=_recommended(verdict, denoiser, constant)
-        + _beaten(quality, best.chosen.psnr),
+        denoising=float(psnr(model(noisy, LEVEL), images).mean()),
+        denoising_trained=_carded(model, "denoising", str(LEVEL)),
+        lipschitz=float(spectrum.constant.max()),
+        lipschitz_trained=_carded(model, "lipschitz"),
+        gap=None if gap is None else float(gap.nanmean()),
+        gap_curve=None if gap is None else tuple(gap.nanmean(0).tolist()),
+        reference_psnr=None if reference is None else tried["reference"][0].score,
+        recommendation=_recommended(verdict, name, standings[0], loss, own),
     )
 
 
-def judge(value: float, limits: tuple[float, float]) -> Grade:
-    """The verdict on a score or a gap; NaN is the worst of all."""
-    if not value < limits[1]:
+def judge(loss: float) -> Grade:
+    """The verdict on a loss in dB; NaN is the worst of all."""
+    if not loss <= LOSSES[1]:
         return Grade.BADLY
-    return Grade.MATCHED if value < limits[0] else Grade.MISMATCHED
+    return Grade.MATCHED if loss < LOSSES[0] else Grade.MISMATCHED
 
 
-def _run(
-    denoiser: ProximalDenoiser,
-    y: Tensor,
-    problem: Problem,
-    truth: Tensor,
-    reference: ProximalDenoiser | None,
-    iterations: int | None,
-) -> PnPResult:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
-        return pnp_pgd(
-            denoiser,
-            y,
-            problem,
-            reference=reference,
-            truth=truth,
-            record=("iterates",),
-            iterations=None if iterations is None else checked_count(iterations),
+class _Trial:
+    """The simulated measurements, and what is made of them."""
+
+    def __init__(self, problem: Problem, images: Tensor, steps: int | None, seed: int) -> None:
+        self.problem, self.images, self.steps, self.seed = problem, images, steps, seed
+        self.y = problem.measure(images, seed=seed)
+
+    def run(self, denoiser: Denoise, **options: Any) -> PnPResult:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
+            return pnp_pgd(
+                denoiser,
+                self.y,
+                self.problem,
+                truth=self.images,
+                record=("psnr",),
+                iterations=self.steps,
+                **options,
+            )
+
+    def best(self, name: str, denoiser: ProximalDenoiser) -> tuple[Candidate, PnPResult]:
+        """A denoiser at its best strength."""
+        some = self.images[:CHOSEN_ON]
+        return self(
+            name,
+            choose_strength(denoiser, some, self.problem, iterations=self.steps, seed=self.seed),
         )
 
+    def __call__(self, name: str, tuned: Tuned[Any]) -> tuple[Candidate, PnPResult]:
+        run = self.run(tuned.denoiser)
+        score = float(psnr(run.images, self.images).mean())
+        seconds = sum(trial.seconds for trial in tuned.table)
+        chosen = tuned.chosen
+        scores = {self.problem.name: score}
+        return (
+            Candidate(
+                name, scores, chosen.strength, seconds, sigma=chosen.sigma, margin=tuned.margin
+            ),
+            run,
+        )
 
-def _activity(run: PnPResult) -> float:
-    """The mean of |z_k - D(z_k)| over the steps that were made."""
-    if run.iterates is None or run.queries is None:
-        raise AssertionError("pnp_pgd records what it is asked to")
-    change = (run.queries - run.iterates[:, 1:]).flatten(2).norm(dim=2)
-    return float(change.nanmean())
+    def gap(
+        self, denoiser: ProximalDenoiser, reference: ProximalDenoiser, own: Candidate
+    ) -> Tensor:
+        """The relative gap along the run, ``(B, K)``."""
+        pair: list[ProximalDenoiser] = [denoiser, reference]
+        if denoiser.conditional and reference.conditional:
+            pair = [Relaxed(one, own.strength, own.sigma) for one in pair]
+        found = self.run(pair[0], reference=pair[1]).gap
+        assert found is not None  # noqa: S101
+        return found
 
 
-def _rms(x: Tensor) -> float:
-    """The root of the mean of |x|^2 over the images."""
-    return math.sqrt(float(norm(x).double().square().mean()))
-
-
-def _recommended(verdict: Grade, denoiser: ProximalDenoiser, constant: float) -> str:
-    expands = denoiser.core.penalized and constant >= 1
+def _recommended(verdict: Grade, name: str, best: Candidate, loss: float, own: Candidate) -> str:
+    strength = f"t = {own.strength:.2g}"
+    if own.sigma is not None:
+        strength = f"noise level {own.sigma:.2g}, {strength}"
     if verdict is Grade.MATCHED:
-        warning = "; but L >= 1 on some of them, so it is no proximal map there" if expands else ""
-        return f"use it as it is for such images{warning}"
-    number = "1 to 5" if verdict is Grade.MISMATCHED else "5 to 25"
-    how = "adapt(denoiser, images, problem)"
-    if denoiser.core.penalized:
-        how += ' (or method="adapm", which keeps L below one)' if expands else ""
-    else:
-        how += ", or without training align(denoiser, images)"
-    return f"adapt it with {number} clean images: {how}; then diagnose again"
+        return f"use {name} for such images, at the strength chosen here ({strength})"
+    better = "" if best.name == name else f"{best.name} reconstructs them {loss:.1f} dB better; "
+    return (
+        f"{better}adapt with a few clean images: adapt(None, images, problem) finds out which "
+        "denoiser to start from"
+    )
 
 
-def _beaten(quality: float, filtered: float) -> str:
-    """That a filter does better, if it does, in dB of PSNR."""
-    if not filtered > quality + WORTH:
-        return ""
-    return f". A Wiener filter of these images reconstructs {filtered - quality:.1f} dB better"
-
-
-def _carded(denoiser: ProximalDenoiser, *keys: str) -> float | None:
+def _carded(model: ProximalDenoiser, *keys: str) -> float | None:
     """A figure of the card, if it is there."""
-    found: Any = denoiser.core.record.get("validation")
+    found: Any = model.core.record.get("validation")
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return float(found) if isinstance(found, int | float) else None
@@ -338,7 +325,9 @@ def _card(value: float | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None

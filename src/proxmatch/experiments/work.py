@@ -115,7 +115,7 @@ def _adaptation(
         ]
         if s["role"] == "auto":
             found = auto(
-                source.to(shop.device),
+                {"source": source.to(shop.device)},
                 list(images),
                 problems=problems,
                 size=s["size"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -13,13 +13,14 @@ from torch import Tensor
 from proxmatch.data import FewShot
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, InputError
-from proxmatch.learning.auto import auto, tiles
+from proxmatch.learning.auto import Search, auto, tiles
 from proxmatch.learning.blind import blind
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import AdaptationResult, Evidence
 from proxmatch.learning.fine_tune import Select, adaptation_settings, fine_tune, look
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import TrainingSettings
+from proxmatch.learning.start import Sources, nearest_first, sources_of
 from proxmatch.learning.training import default_problems
 from proxmatch.methods import chosen
 from proxmatch.problems import Problem
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 
 
 def adapt(
-    denoiser: ProximalDenoiser,
+    denoiser: Sources,
     images: Tensor | Sequence[Tensor] | FewShot | None = None,
     problem: Problem | Sequence[Problem] | None = None,
     *,
     method: str = "auto",
     measurements: Tensor | None = None,
+    steps: int | None = None,
     select: Select = "best",
     settings: TrainingSettings | None = None,
     draws: int | Literal["auto"] | None = "auto",
@@ -51,7 +53,8 @@ def adapt(
     """Adapt a denoiser to a new domain, with a few clean images of it or with measurements alone.
 
     Args:
-        denoiser: the source; it is not changed.
+        denoiser: the source, or its name; it is not changed. Of several, the one that is nearest to
+            the images is adapted; with None, of all that come with proxmatch.
         images: clean images in [0, 1], ``(N, C, H, W)``, or ``(C, H, W)`` each.
         problem: that decides what is best; the paper's two by default. Name the one you have:
             several share one strength.
@@ -59,6 +62,7 @@ def adapt(
             of the images and keeps the best (:mod:`proxmatch.learning.auto`), ``align`` trains
             nothing, the others fine-tune.
         measurements: in place of images: what ``problem`` measured, ``(N, ...)``.
+        steps: of a fine-tuning; as many as suit the number of images unless given.
         select: of a fine-tuning: ``best`` returns the weights of the best held-out
             reconstructions, those of the source if none were better; ``last`` those after the last
             step, as in the paper.
@@ -69,7 +73,7 @@ def adapt(
         held_out: keep a part of the images to measure on (see :mod:`proxmatch.learning.hold_out`);
             without it there is no evidence, and ``select`` must be ``last``.
         size: side of the windows; by default that of the problems or the LPN, or 64.
-        budget: of ``auto``: seconds after which nothing more is tried.
+        budget: of ``auto``: seconds that it may take.
         seed: of everything that is drawn, unless ``settings`` say it.
         folder: of a fine-tuning: for the state and the log, so that an interrupted one can go on;
             by default nothing is kept.
@@ -91,39 +95,53 @@ def adapt(
         if images is not None or len(problems) != 1 or method != "auto" or settings is not None:
             raise InputError(
                 "with measurements, give the one problem that made them, and neither images nor "
-                "settings nor a method: they are aligned and relaxed"
+                "settings nor a method: strength and start are found from them"
             )
-        return blind(denoiser, measurements, problems[0], seed=seed)
+        sources = sources_of(denoiser, problems[0].img_size[0], measurements.device)
+        return blind(sources, measurements, problems[0], seed=seed)
     if images is None:
         raise InputError("give images of the new domain, or measurements and their problem")
-    given = _checked(images, denoiser)
-    size = size or _window(denoiser, given, problems)
+    given = _checked(images)
+    sources = sources_of(denoiser, len(given[0]))
+    first = next(iter(sources.values()))
+    wrong = [i for i, image in enumerate(given) if len(image) != first.channels]
+    if wrong:
+        raise InputError(
+            f"image {wrong[0]} should be ({first.channels}, height, width), it is "
+            f"{tuple(given[wrong[0]].shape)}"
+        )
+    size = size or _window(sources.values(), given, problems)
     small = [tuple(image.shape) for image in given if min(image.shape[1:]) < size]
     if small:
         raise InputError(f"the images must be at least {size} x {size}, got {small[0]}")
-    if settings is None and way.role == "auto" and not held_out:
-        raise InputError("auto compares on held-out pixels; leave held_out=True")
-    if draws == "auto":
-        draws = 4 if len(given) <= 10 else 1
-    if settings is None and way.role == "adapted":
-        number = len(hold_out(given, size).training if held_out else given)
-        settings = adaptation_settings(denoiser, method, number * (draws or 1), seed=seed)
-    if held_out or (settings is not None and settings.trajectory is not None):
-        problems = problems or default_problems((size, size), denoiser.channels)
     if settings is None and way.role == "auto":
+        if not held_out:
+            raise InputError("auto compares on held-out pixels; leave held_out=True")
         return auto(
-            denoiser,
+            sources,
             given,
-            problems=problems,
+            problems=problems or default_problems((size, size), first.channels),
             size=size,
+            search=Search(steps=steps),
             budget=budget,
             seed=seed,
             on_candidate=on_candidate,
         )
+    nearest = nearest_first(sources, tiles(given, size).to(next(first.parameters())), seed=seed)
+    source = sources[next(iter(nearest))]
+    if draws == "auto":
+        draws = 4 if len(given) <= 10 else 1
+    if settings is None and way.role == "adapted":
+        number = len(hold_out(given, size).training if held_out else given)
+        settings = adaptation_settings(
+            source, method, number * (draws or 1), seed=seed, **_looks(steps)
+        )
+    if held_out or (settings is not None and settings.trajectory is not None):
+        problems = problems or default_problems((size, size), first.channels)
     if settings is None:
-        return _align(denoiser, given, problems, size, held_out)
+        return _align(source, given, problems, size, held_out)
     return fine_tune(
-        denoiser,
+        source,
         given,
         settings,
         problems=problems,
@@ -135,6 +153,14 @@ def adapt(
         fabric=fabric,
         on_step=on_step,
     )
+
+
+def _looks(steps: int | None) -> dict[str, int]:
+    """What a number of steps says about looks at the denoiser."""
+    if steps is None:
+        return {}
+    every = max(1, steps // 10)
+    return {"steps": steps, "check_every": every, "checkpoint_every": every}
 
 
 def _align(
@@ -150,7 +176,7 @@ def _align(
         split = hold_out(images, size)
         partial = align(denoiser, tiles(split.training, size))
         before, after = (look(d, split, problems, TrainingSettings()) for d in (denoiser, partial))
-        evidence = Evidence(before, after)
+        evidence = Evidence(before, after, split.owners, split.whole)
         if evidence.worse:
             warnings.warn(
                 f"the alignment made things worse: {evidence}; keep the source, or try 'auto', "
@@ -162,18 +188,14 @@ def _align(
     return AdaptationResult(aligned, RunStatus.COMPLETED, 0, [], evidence)
 
 
-def _checked(
-    images: Tensor | Sequence[Tensor] | FewShot, denoiser: ProximalDenoiser
-) -> list[Tensor]:
+def _checked(images: Tensor | Sequence[Tensor] | FewShot) -> list[Tensor]:
     given = list(images.images if isinstance(images, FewShot) else images)
     if not given:
         raise InputError("there are no images to adapt to; give at least one")
     for number, image in enumerate(given):
-        if not isinstance(image, Tensor) or image.ndim != 3 or image.shape[0] != denoiser.channels:
+        if not isinstance(image, Tensor) or image.ndim != 3:
             shape = tuple(image.shape) if isinstance(image, Tensor) else type(image).__name__
-            raise InputError(
-                f"image {number} should be ({denoiser.channels}, height, width), it is {shape}"
-            )
+            raise InputError(f"image {number} should be (channels, height, width), it is {shape}")
         if not image.is_floating_point() or not bool(torch.isfinite(image).all()):
             raise InputError(f"image {number} must hold finite floating-point numbers in [0, 1]")
         low, high = image.aminmax()
@@ -186,11 +208,12 @@ def _checked(
 
 
 def _window(
-    denoiser: ProximalDenoiser, images: Sequence[Tensor], problems: Sequence[Problem]
+    sources: Iterable[ProximalDenoiser], images: Sequence[Tensor], problems: Sequence[Problem]
 ) -> int:
     sizes = {side for problem in problems for side in problem.img_size[1:]}
     if len(sizes) > 1:
         raise InputError(f"the problems must be for square images of one size, got {sizes}")
     if sizes:
         return sizes.pop()
-    return denoiser.native_size or min(64, *(min(image.shape[1:]) for image in images))
+    natives = [one.native_size for one in sources if one.native_size]
+    return max(natives, default=min(64, *(min(image.shape[1:]) for image in images)))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
 from proxmatch._internal.randomness import generator_of
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import DivergenceWarning
 from proxmatch.learning.hold_out import psnr_from
-from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.pnp import Denoise, Status, pnp_pgd
 from proxmatch.problems import Problem, by_name
 
 
@@ -26,7 +28,8 @@ class Assessment:
         denoising: PSNR of D(x + sigma noise) in dB, ``(B,)``, by sigma.
         reconstruction: PSNR of the last PnP iterate in dB, ``(B,)``, by problem.
         diverged: how many reconstructions diverged, by problem.
-        lipschitz: largest L of Id - D found on the images with noise, an estimate from below.
+        lipschitz: largest L of Id - D found on the images with noise, an estimate from below; NaN
+            where it was not looked for, as the next two.
         largest: largest eigenvalue of J_D found there.
         residual: by how much that eigenvalue may be off.
     """
@@ -34,9 +37,17 @@ class Assessment:
     denoising: dict[float, Tensor]
     reconstruction: dict[str, Tensor]
     diverged: dict[str, int]
-    lipschitz: float
-    largest: float
-    residual: float
+    lipschitz: float = math.nan
+    largest: float = math.nan
+    residual: float = math.nan
+
+    def of_first(self, count: int) -> Assessment:
+        """The same of the first images alone."""
+        return replace(
+            self,
+            denoising={level: v[:count] for level, v in self.denoising.items()},
+            reconstruction={name: v[:count] for name, v in self.reconstruction.items()},
+        )
 
     def means(self) -> dict[str, Any]:
         """The means over the images, ready for JSON."""
@@ -55,13 +66,14 @@ class Assessment:
 
 @torch.no_grad()
 def assess(
-    denoiser: ProximalDenoiser,
+    denoiser: Denoise,
     images: Tensor,
     problems: Sequence[Problem],
     *,
     noise: Sequence[float] = (0.05,),
     first: Sequence[int] | None = None,
     iterations: int = 40,
+    spectrum: bool = True,
     seed: int = 0,
 ) -> Assessment:
     """Measure a denoiser on clean images, with noise that depends on the images and the seed alone.
@@ -74,9 +86,10 @@ def assess(
             model as PnP runs it (a network that is conditioned on the level keeps its own).
         first: the column from which on an image counts in the PSNRs, for each; 0 by default.
         iterations: of the estimate of L.
+        spectrum: estimate L, for which the denoiser must have a Jacobian.
         seed: of the noise.
     """
-    place = next(denoiser.parameters())
+    place = next(iter(denoiser.parameters()), images) if isinstance(denoiser, Module) else images
     images = images.to(place)
     first = first or (0,) * len(images)
 
@@ -93,13 +106,27 @@ def assess(
             result = pnp_pgd(denoiser, placed.measure(images, seed=seed), placed, record=())
         reconstruction[name] = quality(result.images)
         diverged[name] = result.status.count(Status.DIVERGED)
-    spectrum = jacobian_spectrum(denoiser, images + noise[0] * unit, iterations=iterations)
-    top = int(spectrum.constant.argmax())
-    return Assessment(
-        denoising,
-        reconstruction,
-        diverged,
-        float(spectrum.constant[top]),
-        float(spectrum.largest.max()),
-        float(torch.maximum(spectrum.largest_residual, spectrum.smallest_residual).max()),
+    found = Assessment(denoising, reconstruction, diverged)
+    if not spectrum or not isinstance(denoiser, ProximalDenoiser):
+        return found
+    return with_spectrum(found, denoiser, images + noise[0] * unit, iterations)
+
+
+def with_spectrum(
+    found: Assessment, denoiser: ProximalDenoiser, at: Tensor, iterations: int = 40
+) -> Assessment:
+    """Figures with an estimate of L.
+
+    Args:
+        found: the other figures.
+        denoiser: D.
+        at: noisy images at which L is estimated, ``(B, C, H, W)``.
+        iterations: of the estimate.
+    """
+    spectrum = jacobian_spectrum(denoiser, at, iterations=iterations)
+    return replace(
+        found,
+        lipschitz=float(spectrum.constant.max()),
+        largest=float(spectrum.largest.max()),
+        residual=float(torch.maximum(spectrum.largest_residual, spectrum.smallest_residual).max()),
     )

@@ -3,23 +3,25 @@
 Every candidate is made from one part of the images and scored on the other by simulated
 reconstructions:
 
-- the denoiser as it is, and at the best strength;
-- aligned, at the best strength;
-- gently fine-tuned, aligned before where it was trained at one noise level; gradient-step
-  denoisers of one level with the contractivity penalty too;
+- the denoiser as it is. Of several, the one that removes noise from the images best;
+- it, or the :data:`TRIED` best of several, at the best strength. The one that then does best on the
+  first part is the nearest, and the rest is made from it:
+- aligned, if it was trained at one noise level;
+- gently fine-tuned, by proximal matching where it knows all noise levels;
 - the Wiener filter of the images: what a learned prior has to beat. It is a proximal map like the
-  others and is returned where it wins, which says that the denoiser adds nothing here.
+  others and is returned where it wins, which says that no denoiser adds anything here.
 
 Total variation stands in the table and cannot be chosen: it has no potential.
 
 Weights, filters, colors and strengths (:mod:`proxmatch.transforms.strength`) all come from the
-first part; no held-out pixel has any part in the denoiser that is returned, and the evidence is of
-that very denoiser. With few images, a paler copy stands beside each, in the choice of a strength
-and in the scores: a prior that suits one busy image is too weak for the smooth ones of its domain
-(2.4 dB were lost so on photographs). The candidate of highest mean score wins, among those that do
-not lose on any problem against the denoiser as it is. One that was trained must win by two
-standard errors, 1 dB on a single held-out image: on faces it was seen to win there by 0.5 dB and
-to lose as much on others.
+first part; no held-out pixel has any part in a denoiser, and the evidence is of the very one that
+is returned. With few images, a paler copy stands beside each, in the choice of a strength and in
+the scores: a prior that suits one busy image is too weak for the smooth ones of its domain (2.4 dB
+were lost so on photographs). The candidate of highest mean score wins, among those that do not lose
+on any problem against the denoiser as it is. A trained one must win by :data:`MARGIN`.
+
+With a budget, no candidate is begun that would not end in time, a fine-tuning is as long as the
+time allows, and what was not tried is told.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,31 +38,42 @@ import torch
 from torch import Tensor
 
 from proxmatch._internal.provenance import versions
-from proxmatch._internal.randomness import fingerprint
+from proxmatch._internal.randomness import fingerprint, generator_of
 from proxmatch.baselines import TotalVariation, Wiener
 from proxmatch.baselines.total_variation import WEIGHTS
 from proxmatch.baselines.wiener import SIGMAS
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning
-from proxmatch.learning.assess import assess
+from proxmatch.learning.assess import Assessment, assess, with_spectrum
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate, Evidence
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
-from proxmatch.learning.hold_out import hold_out
-from proxmatch.learning.settings import Penalty, TrainingSettings
+from proxmatch.learning.hold_out import HoldOut, hold_out
+from proxmatch.learning.settings import TrainingSettings
+from proxmatch.learning.start import nearest_first
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
 from proxmatch.transforms import Tuned, align, choose_strength, colors_of, tune
 from proxmatch.transforms.strength import STRENGTHS
 
-#: How much the difference of two denoisers varies from image to image, in dB.
-SCATTER = 0.5
+#: By how much a trained denoiser must win, in dB, over the root of the number of held-out images.
+MARGIN = 0.2
 #: Windows of the images that statistics are taken from.
 WINDOWS = 64
 #: Of them, those that strengths are compared on.
-CROPS = 8
+CROPS = 4
 #: With fewer windows than these, paler copies stand beside them.
 ENOUGH = 4
+#: Of several denoisers, those whose strength is chosen.
+TRIED = 3
+#: Fewer steps of a fine-tuning than these are not worth beginning.
+SHORTEST = 40
+#: Share of the time left that a fine-tuning may take; the rest is for its strength and score.
+TRAINING = 0.5
+#: Steps that are timed first.
+PROBE = 3
+#: Noise level and number of crops for the L of the evidence.
+NOISE, SPECTRA = 0.05, 2
 
 
 @dataclass(frozen=True)
@@ -80,24 +93,8 @@ class Search:
     compare: bool = True
 
 
-@dataclass(frozen=True)
-class _Maker:
-    """How a candidate is made.
-
-    Attributes:
-        name: of the candidate.
-        make: from images ``(N, C, size, size)`` to fit to, and some to choose a strength on, the
-            denoiser at its best strength.
-        trained: whether weights were changed.
-    """
-
-    name: str
-    make: Callable[[Tensor, Tensor], Tuned[Any]]
-    trained: bool = False
-
-
 def auto(
-    denoiser: ProximalDenoiser,
+    sources: Mapping[str, ProximalDenoiser],
     images: Sequence[Tensor],
     *,
     problems: Sequence[Problem],
@@ -107,102 +104,147 @@ def auto(
     seed: int = 0,
     on_candidate: Callable[[str], None] = lambda name: None,
 ) -> AdaptationResult:
-    """The best that can be made of a denoiser with these images; see :mod:`.auto`.
+    """The best that can be made of denoisers with these images; see :mod:`.auto`.
 
     Args:
-        denoiser: the source; it is not changed.
+        sources: the denoisers to start from, by name; they are not changed.
         images: clean, ``(C, H, W)`` each, at least ``size`` on a side.
         problems: that decide, of images of ``size``; all share one strength.
         size: side of the windows.
         search: how much is tried; everything unless given.
-        budget: seconds after which no further candidate is begun; the cheap ones come first. What
-            is chosen then depends on the speed of the machine.
+        budget: seconds that it may take; the cheap candidates come first. What is chosen then
+            depends on the speed of the machine.
         seed: of everything that is drawn.
         on_candidate: told the name of the candidate that is begun.
     """
-    began = time.monotonic()
-    search = search or Search()
     split = hold_out(images, size)
-    place = next(denoiser.parameters())
-    placed = [p.to(place.device).to(place.dtype) for p in problems]
-    windows = tiles(split.training, size).to(place)
-    few, judged = _some(windows, search.crops), split
-    if len(windows) < ENOUGH:
-        few = _with_paler(few)
-        judged = replace(split, crops=_with_paler(split.crops), first=2 * split.first)
-    held = judged.crops.to(place)
-    tried: list[tuple[Candidate, _Maker, Denoise]] = []
-    stopped = False
-    for maker in _makers(denoiser, images, placed, size, search, seed):
-        stopped = budget is not None and bool(tried) and time.monotonic() - began > budget
-        if stopped:
-            break
-        on_candidate(maker.name)
-        started = time.monotonic()
-        made = maker.make(windows, few)
-        strength = made.chosen.strength
-        found = tune(
-            partial(_itself, made.denoiser),
-            (strength,),
-            held,
-            placed,
-            quality=judged.quality,
-            seed=seed,
-        )
-        seconds = time.monotonic() - started
-        candidate = Candidate(
-            maker.name,
-            found.chosen.by_problem,
-            strength,
-            seconds,
-            sigma=made.chosen.sigma,
-            margin=made.margin,
-        )
-        tried.append((candidate, maker, made.denoiser))
-    source = tried[0][0]
-    sound = [
-        (candidate, maker, made)
-        for candidate, maker, made in tried
-        if isinstance(made, ProximalDenoiser)
-        and all(candidate.scores[p] >= source.scores[p] - LEEWAY for p in source.scores)
-    ]
-    margin = 2 * SCATTER / math.sqrt(len(split.crops))
-    chosen, _, winner = max(
-        sound, key=lambda entry: entry[0].score - (margin if entry[1].trained else 0)
+    trials = explore(
+        sources,
+        split,
+        tiles(split.training, size),
+        problems=problems,
+        size=size,
+        search=search,
+        budget=budget,
+        seed=seed,
+        on_candidate=on_candidate,
     )
-    before, after = (
-        assess(d, split.crops, placed, first=split.first, seed=seed) for d in (denoiser, winner)
-    )
-    if chosen is source:
-        warnings.warn(
-            "nothing that was tried is better than the denoiser as it is, which is returned"
-            + (f"; the budget of {budget:g} s ended before all was tried" if stopped else ""),
-            AdaptationWarning,
-            stacklevel=3,
-        )
-    table = tuple(replace(c, chosen=c is chosen) for c, _, _ in tried)
-    if winner is not denoiser:
-        winner.record = {
-            **winner.record,
+    winner = trials.best()
+    trials.warn(winner)
+    table = trials.table(winner)
+    denoiser = winner.denoiser
+    assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
+    evidence = trials.evidence(winner)
+    if winner is not trials.tried[0]:
+        denoiser.record = {
+            **denoiser.record,
             "auto": {
                 "images": fingerprint(images),
-                "source": checkpoint.fingerprint(denoiser),
+                "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
+                "nearness": trials.nearness,
+                "nearest": trials.nearest,
                 "problems": [p.name for p in problems],
                 "size": size,
                 "seed": seed,
-                "chosen": chosen.name,
-                "strength": chosen.strength,
-                "sigma": chosen.sigma,
-                "stopped_by_budget": stopped,
+                "chosen": winner.candidate.name,
+                "strength": winner.candidate.strength,
+                "sigma": winner.candidate.sigma,
+                "untried": trials.untried,
                 "table": {
                     c.name: {**c.scores, "strength": c.strength, "sigma": c.sigma} for c in table
                 },
-                "seconds": round(time.monotonic() - began, 1),
+                "interval": evidence.interval,
+                "seconds": round(time.monotonic() - trials.began, 1),
                 "versions": versions(),
             },
         }
-    evidence = Evidence(before, after)
-    return AdaptationResult(winner, RunStatus.COMPLETED, 0, [], evidence, table=table)
+    return AdaptationResult(
+        denoiser,
+        RunStatus.COMPLETED,
+        0,
+        [],
+        evidence,
+        table=table,
+        source=trials.nearest,
+        nearness=trials.nearness,
+        untried=tuple(trials.untried),
+    )
+
+
+def explore(
+    sources: Mapping[str, ProximalDenoiser],
+    split: HoldOut,
+    windows: Tensor,
+    *,
+    problems: Sequence[Problem],
+    size: int,
+    search: Search | None = None,
+    budget: float | None = None,
+    seed: int = 0,
+    on_candidate: Callable[[str], None] = lambda name: None,
+) -> Trials:
+    """Make and score all candidates; what is not told here is as in :func:`auto`.
+
+    Args:
+        sources: the denoisers to start from.
+        split: images to train on, and what was held out to score on.
+        windows: of the former, of the size of the problems, ``(N, C, H, W)``.
+        problems: that decide.
+        size: side of the windows of a fine-tuning.
+        search: how much is tried.
+        budget: seconds that it may take.
+        seed: of everything that is drawn.
+        on_candidate: told the name of the candidate that is begun.
+    """
+    search = search or Search()
+    place = next(next(iter(sources.values())).parameters())
+    problems = [p.to(place.device).to(place.dtype) for p in problems]
+    windows = windows.to(place)
+    nearness = nearest_first(sources, windows, seed=seed)
+    first = next(iter(nearness))
+    given = sources[first]
+    paler = len(windows) < ENOUGH
+    few = _some(windows, search.crops)
+    few = _with_paler(few) if paler else few
+    trials = Trials(split, paler, problems, seed, budget, on_candidate)
+    trials.nearness = nearness
+
+    def chosen(base: ProximalDenoiser) -> Tuned[Any]:
+        return choose_strength(
+            base, few, problems, strengths=search.strengths, seed=seed, stop=trials.over
+        )
+
+    def along(make: Callable[[float], Any], grid: Sequence[float]) -> Tuned[Any]:
+        return tune(make, grid, few, problems, seed=seed, stop=trials.over)
+
+    def named(name: str, source: str) -> str:
+        return name if len(sources) == 1 else f"{source}, {name}"
+
+    trials("source", lambda: along(lambda _: given, (1.0,)))
+    near, best = first, -math.inf
+    for name in list(nearness)[:TRIED]:
+        tried = trials(named("relaxed", name), partial(chosen, sources[name]))
+        if tried is not None and tried.fit > best:
+            near, best = name, tried.fit
+    trials.nearest = near
+    trials("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS))
+    base = nearest = sources[near]
+    if colors_of(nearest) is not None and not nearest.conditional:
+        base = _aligned(nearest, windows)
+        trials(named("aligned + relaxed", near), partial(chosen, base))
+    if nearest.trainable and search.steps != 0:
+        settings = gentle_settings(nearest, len(split.training), seed=seed)
+        if search.steps is not None:
+            settings = _shorter(settings, search.steps)
+
+        def trained() -> Tuned[Any]:
+            return chosen(_trained(base, split.training, settings, problems, size, trials.left))
+
+        begun = "fine-tuned" if base is nearest else "aligned + fine-tuned"
+        trials(named(f"{begun} + relaxed", near), trained, trained=True)
+    if search.compare:
+        trials("total variation", lambda: along(TotalVariation, WEIGHTS))
+    return trials
 
 
 def tiles(images: Sequence[Tensor], size: int) -> Tensor:
@@ -226,63 +268,37 @@ def _with_paler(images: Tensor) -> Tensor:
     return torch.cat([images, (images + images.mean((-2, -1), keepdim=True)) / 2])
 
 
-def _makers(
-    denoiser: ProximalDenoiser,
+def _shorter(settings: TrainingSettings, steps: int) -> TrainingSettings:
+    bound = min(steps, settings.steps)
+    return settings.model_copy(update={"steps": bound, "check_every": bound})
+
+
+def _trained(
+    base: ProximalDenoiser,
     images: Sequence[Tensor],
+    settings: TrainingSettings,
     problems: Sequence[Problem],
     size: int,
-    search: Search,
-    seed: int,
-) -> Iterator[_Maker]:
-    """The candidates, cheap ones first."""
+    left: float,
+) -> ProximalDenoiser:
+    """A denoiser trained on images, for no longer than a share of the seconds that are left."""
 
-    def chosen(base: ProximalDenoiser, few: Tensor) -> Tuned[Any]:
-        return choose_strength(base, few, problems, strengths=search.strengths, seed=seed)
+    def run(settings: TrainingSettings) -> ProximalDenoiser:
+        return fine_tune(
+            base, images, settings, problems=problems, size=size, select="last", held_out=False
+        ).denoiser
 
-    def along(make: Callable[[float], Any], grid: Sequence[float], few: Tensor) -> Tuned[Any]:
-        return tune(make, grid, few, problems, seed=seed)
-
-    yield _Maker("source", lambda _, few: along(partial(_itself, denoiser), (1.0,), few))
-    yield _Maker("relaxed", lambda _, few: chosen(denoiser, few))
-    yield _Maker("Wiener", lambda windows, few: along(partial(Wiener.fit, windows), SIGMAS, few))
-    if colors_of(denoiser) is not None and not denoiser.conditional:
-        yield _Maker(
-            "aligned + relaxed", lambda windows, few: chosen(_aligned(denoiser, windows), few)
-        )
-    if search.compare:
-        yield _Maker("total variation", lambda _, few: along(TotalVariation, WEIGHTS, few))
-    if not denoiser.trainable or search.steps == 0:
-        return
-    penalties: list[Penalty | None] = [None]
-    aligning = colors_of(denoiser) is not None and not denoiser.conditional
-    if denoiser.penalized and not denoiser.conditional:  # else t L < 1 is a choice of strength
-        penalties.append(Penalty(iterations=5))
-    for penalty in penalties:
-        settings = gentle_settings(denoiser, len(images), seed=seed, penalty=penalty)
-        if search.steps is not None:
-            bound = min(search.steps, settings.steps)
-            settings = settings.model_copy(update={"steps": bound, "check_every": bound})
-
-        def tuned(
-            windows: Tensor, few: Tensor, settings: TrainingSettings = settings
-        ) -> Tuned[Any]:
-            start = _aligned(denoiser, windows) if aligning else denoiser
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", AdaptationWarning)
-                found = fine_tune(
-                    start,
-                    list(windows.cpu()),
-                    settings,
-                    problems=problems,
-                    size=size,
-                    select="last",
-                    held_out=False,
-                )
-            return chosen(found.denoiser, few)
-
-        begun = "aligned + fine-tuned" if aligning else "fine-tuned"
-        name = f"{begun} + relaxed" if penalty is None else f"{begun} with penalty + relaxed"
-        yield _Maker(name, tuned, trained=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdaptationWarning)
+        if left < math.inf:
+            started = time.monotonic()
+            run(_shorter(settings, PROBE))
+            step = (time.monotonic() - started) / PROBE
+            steps = int(TRAINING * left / step)
+            if steps < min(SHORTEST, settings.steps):
+                raise _OutOfTime
+            settings = _shorter(settings, steps)
+        return run(settings)
 
 
 def _aligned(denoiser: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:
@@ -291,6 +307,150 @@ def _aligned(denoiser: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:
         return align(denoiser, windows)
 
 
-def _itself(denoiser: Any, _: float) -> Any:
-    """A denoiser whose strength is set already."""
-    return denoiser
+class _OutOfTime(Exception):
+    """A candidate cannot be made in the time that is left."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate.
+
+    Attributes:
+        candidate: what is told about it.
+        denoiser: it.
+        seen: its figures on what was held out, paler copies at the end.
+        fit: PSNR on the images that its strength was chosen on, in dB.
+        trained: whether weights were changed.
+    """
+
+    candidate: Candidate
+    denoiser: Denoise
+    seen: Assessment
+    fit: float
+    trained: bool
+
+
+class Trials:
+    """Candidates, made and scored one after the other while there is time.
+
+    Attributes:
+        tried: all of them, the denoiser as it is first.
+        untried: names of those that there was no time for.
+        nearness: denoising PSNR in dB of the sources, the best one first.
+        nearest: name of the source that the rest was made from.
+
+    Args:
+        split: the images.
+        paler: whether paler copies of what was held out count in the scores.
+        problems: that decide.
+        seed: of everything that is drawn.
+        budget: seconds, or None.
+        on_candidate: told the name of the candidate that is begun.
+    """
+
+    def __init__(
+        self,
+        split: HoldOut,
+        paler: bool,
+        problems: Sequence[Problem],
+        seed: int,
+        budget: float | None,
+        on_candidate: Callable[[str], None],
+    ) -> None:
+        self.began, self.budget = time.monotonic(), budget
+        self.split, self.problems, self.seed = split, problems, seed
+        self.crops = _with_paler(split.crops) if paler else split.crops
+        self.first = split.first * (2 if paler else 1)
+        self.on_candidate = on_candidate
+        self.scoring = 0.0  # seconds that a score takes
+        self.nearness: dict[str, float] = {}
+        self.nearest = ""
+        self.tried: list[Tried] = []
+        self.untried: list[str] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds to make a candidate in, those to score it and to end not counted."""
+        if self.budget is None:
+            return math.inf
+        return self.budget - (time.monotonic() - self.began) - 3 * self.scoring
+
+    def over(self) -> bool:
+        """Whether there are none."""
+        return self.left <= 0
+
+    def __call__(
+        self, name: str, make: Callable[[], Tuned[Any]], trained: bool = False
+    ) -> Tried | None:
+        """Make and score a candidate; None if there is no time for it."""
+        if self.tried and self.left <= 2 * self.scoring:
+            self.untried.append(name)
+            return None
+        self.on_candidate(name)
+        started = time.monotonic()
+        try:
+            made = make()
+        except _OutOfTime:
+            self.untried.append(name)
+            return None
+        scored = time.monotonic()
+        seen = assess(
+            made.denoiser, self.crops, self.problems, first=self.first, spectrum=False,
+            seed=self.seed,
+        )  # fmt: skip
+        ended = time.monotonic()
+        self.scoring = max(self.scoring, ended - scored)
+        scores = {p: float(values.mean()) for p, values in seen.reconstruction.items()}
+        chosen = made.chosen
+        candidate = Candidate(
+            name, scores, chosen.strength, ended - started, sigma=chosen.sigma, margin=made.margin
+        )
+        tried = Tried(candidate, made.denoiser, seen, chosen.psnr, trained)
+        self.tried.append(tried)
+        return tried
+
+    def best(self) -> Tried:
+        """The winner."""
+        source = self.tried[0].candidate
+        margin = MARGIN / math.sqrt(len(set(self.split.owners)))
+        sound = [
+            tried
+            for tried in self.tried
+            if isinstance(tried.denoiser, ProximalDenoiser)
+            and all(tried.candidate.scores[p] >= s - LEEWAY for p, s in source.scores.items())
+        ]
+        return max(sound, key=lambda tried: tried.candidate.score - margin * tried.trained)
+
+    def table(self, winner: Tried) -> tuple[Candidate, ...]:
+        """What is told of all candidates."""
+        return tuple(replace(tried.candidate, chosen=tried is winner) for tried in self.tried)
+
+    def evidence(self, winner: Tried) -> Evidence:
+        """The figures of the first candidate and the winner, paler copies left out."""
+        crops = self.split.crops
+        noise = torch.randn(crops.shape, generator=generator_of(self.seed, "noise"))
+        noisy = (crops + NOISE * noise)[:SPECTRA]
+
+        def figures(tried: Tried) -> Assessment:
+            denoiser = tried.denoiser
+            assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
+            at = noisy.to(next(denoiser.parameters()))
+            return with_spectrum(tried.seen.of_first(len(crops)), denoiser, at)
+
+        before = figures(self.tried[0])
+        after = before if winner is self.tried[0] else figures(winner)
+        return Evidence(before, after, self.split.owners, self.split.whole)
+
+    def warn(self, winner: Tried) -> None:
+        """Say that nothing was better, or that there was no time."""
+        parts = []
+        if winner is self.tried[0]:
+            parts.append(
+                "nothing that was tried is better than the denoiser as it is, which is returned"
+            )
+        if self.untried:
+            parts.append(
+                f"the budget of {self.budget:g} s left no time for {', '.join(self.untried)}"
+            )
+        if parts:
+            warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=4)

@@ -1,98 +1,110 @@
 """Adaptation without a clean image: from the measurements themselves.
 
-The colors of the images that were measured are found from their measurements
-(:mod:`proxmatch.transforms.measured_colors`), and align the denoiser. Strengths are chosen on
-halved reconstructions (:mod:`proxmatch.transforms.strength`), the same for every candidate.
+The measurements are reconstructed by total variation, which knows no domain, and halved: averaging
+2 x 2 pixels removes most of what a reconstruction lacks or adds, so that these are nearly clean
+images of the domain (:mod:`proxmatch.transforms.strength`). One half of them is adapted to as if
+they were clean, and candidates are scored on the other half (:mod:`proxmatch.learning.auto`).
 """
 
 from __future__ import annotations
 
-import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
+from proxmatch.baselines import TotalVariation
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
-from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, InputError
+from proxmatch.errors import DivergenceWarning
+from proxmatch.learning.auto import Search, explore
 from proxmatch.learning.engine import RunStatus
-from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate
+from proxmatch.learning.evidence import AdaptationResult
+from proxmatch.learning.fine_tune import CROP
+from proxmatch.learning.hold_out import HoldOut
+from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem
-from proxmatch.transforms import (
-    align,
-    choose_strength,
-    colors_of,
-    stand_ins,
-    statistics_from_measurements,
-)
+from proxmatch.transforms.strength import halved
+
+#: Of the total variation.
+WEIGHT = 0.005
+#: With fewer measurements than these, none is set aside and nothing is fine-tuned.
+ENOUGH = 4
+
+
+@torch.no_grad()
+def stand_ins(measurements: Tensor, problem: Problem) -> Tensor:
+    """Nearly clean images of the problem's size, ``(N, C, H, W)``, made from measurements alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)
+        run = pnp_pgd(TotalVariation(WEIGHT), measurements, problem, record=())
+    return halved(run.images.clamp(0, 1))
 
 
 def blind(
-    denoiser: ProximalDenoiser, measurements: Tensor, problem: Problem, *, seed: int = 0
+    sources: Mapping[str, ProximalDenoiser],
+    measurements: Tensor,
+    problem: Problem,
+    *,
+    search: Search | None = None,
+    seed: int = 0,
 ) -> AdaptationResult:
-    """Align and relax a denoiser for measurements; no clean image is needed.
+    """Adapt a denoiser to measurements; no clean image is needed.
 
     There is no evidence that it helped: the scores in the table are PSNRs on halved
     reconstructions, which say which candidate is best, not how good it is.
 
     Args:
-        denoiser: the source; it is not changed.
+        sources: the denoisers to start from, by name; they are not changed.
         measurements: ``(N, ...)``, as ``problem.measure`` makes them.
         problem: what they were measured by.
-        seed: of the simulated noise.
+        search: how much is tried; everything unless given.
+        seed: of everything that is drawn.
 
     Warns:
-        AdaptationWarning: nothing is known of the colors of the denoiser, or the problem hides
-            those of the images, so that it is only relaxed; or nothing better was found.
+        AdaptationWarning: nothing better was found.
     """
-    began = time.monotonic()
-    bases: dict[str, ProximalDenoiser] = {"relaxed": denoiser}
-    try:
-        if colors_of(denoiser) is None:
-            raise InputError("the record of this denoiser does not say which colors it knows")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DegenerateStatisticsWarning)
-            target = statistics_from_measurements(measurements, problem)
-            bases["aligned + relaxed"] = align(denoiser, target)
-    except InputError as error:
-        warnings.warn(f"{error}; it is relaxed only", AdaptationWarning, stacklevel=3)
-    images = stand_ins(list(bases.values())[-1], measurements, problem)
-    tried, table = {}, []
-    for name, base in bases.items():
-        started = time.monotonic()
-        found = choose_strength(base, images, problem, seed=seed)
-        tried[name] = found.denoiser
-        table.append(
-            Candidate(
-                name, found.chosen.by_problem, found.chosen.strength, time.monotonic() - started
-            )
-        )
-        if name == "relaxed":
-            as_it_is = found.table[0]
-            table.insert(0, Candidate("source", as_it_is.by_problem, 1.0, as_it_is.seconds))
-    chosen = max(table, key=lambda candidate: candidate.score)
-    if chosen.score < table[0].score + LEEWAY:
-        chosen = table[0]
-        warnings.warn(
-            "nothing that was tried is better than the denoiser as it is, which is returned",
-            AdaptationWarning,
-            stacklevel=3,
-        )
-    best = tried.get(chosen.name, denoiser)
-    if best is not denoiser:
-        best.record = {
-            **best.record,
+    search = search or Search()
+    images = stand_ins(measurements, problem)
+    few = len(images) < ENOUGH
+    held = images if few else images[1::2]
+    training = images if few else images[::2]
+    count = len(held)
+    split = HoldOut(list(training.cpu()), held, (0,) * count, tuple(range(count)), not few)
+    trainable = all(source.conditional for source in sources.values())
+    if few or not trainable:  # windows of one size could not follow this problem
+        search = replace(search, steps=0)
+    size = min(CROP, *(side - side % 2 for side in images.shape[2:]))
+    trials = explore(
+        sources, split, training, problems=[problem], size=size, search=search, seed=seed
+    )
+    winner = trials.best()
+    trials.warn(winner)
+    denoiser = winner.denoiser
+    assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
+    if winner is not trials.tried[0]:
+        denoiser.record = {
+            **denoiser.record,
             "auto": {
                 "measurements": fingerprint(list(measurements)),
-                "source": checkpoint.fingerprint(denoiser),
+                "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
+                "nearest": trials.nearest,
                 "problems": [problem.name],
                 "seed": seed,
-                "chosen": chosen.name,
-                "seconds": round(time.monotonic() - began, 1),
+                "chosen": winner.candidate.name,
                 "versions": versions(),
             },
         }
-    rows = tuple(replace(c, chosen=c is chosen) for c in table)
-    return AdaptationResult(best, RunStatus.COMPLETED, 0, [], None, table=rows)
+    return AdaptationResult(
+        denoiser,
+        RunStatus.COMPLETED,
+        0,
+        [],
+        None,
+        table=trials.table(winner),
+        source=trials.nearest,
+        nearness=trials.nearness,
+    )

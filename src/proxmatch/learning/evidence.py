@@ -1,9 +1,23 @@
-"""What an adaptation returns: the denoiser, what was tried, and whether it helped."""
+r"""What an adaptation returns: the denoiser, what was tried, and whether it helped.
+
+**The interval of the evidence** is meant for other images of the domain: the mean gain on them lies
+in it nine times in ten. With gains g_1 ... g_k on k held-out images of mean g, it is
+
+    g +- q sqrt(s^2 / k),    s^2 = (nu s_0^2 + sum_i (g_i - g)^2) / (nu + k - 1),
+
+q the 95 % quantile of Student's t with nu + k - 1 degrees of freedom: with few images, the scatter
+s of the gain from image to image is drawn towards what it usually is, s_0 = 0.2 + 0.2 |g| dB, which
+counts as nu = 4 images. Where only parts of the images that were adapted to could be held out, the
+interval is twice as wide: such parts say less about other images.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.learning.assess import Assessment
@@ -11,6 +25,10 @@ from proxmatch.learning.engine import RunStatus
 
 #: What ``select="best"`` may lose on one problem for the sake of another, in dB.
 LEEWAY = 0.05
+#: nu, and s_0 in dB: a constant and a multiple of the gain.
+USUAL, SCATTER = 4, (0.2, 0.2)
+#: How much wider the interval is where the held-out pixels are of the images adapted to.
+SAME = 2.0
 
 
 @dataclass(frozen=True)
@@ -20,10 +38,14 @@ class Evidence:
     Attributes:
         before: figures of the denoiser that was given.
         after: figures of the one that is returned.
+        owners: which image each of the held-out crops was cut from.
+        whole: whether whole images were held out, and not parts of those adapted to.
     """
 
     before: Assessment
     after: Assessment
+    owners: tuple[int, ...]
+    whole: bool
 
     @property
     def gains(self) -> dict[str, float]:
@@ -35,6 +57,22 @@ class Evidence:
     def gain(self) -> float:
         """The mean of these."""
         return sum(self.gains.values()) / len(self.gains)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the mean gain on other images of the domain lies nine times in ten, in dB."""
+        from scipy.stats import t
+
+        after, before = self.after.reconstruction, self.before.reconstruction
+        each = torch.stack([after[name] - before[name] for name in after]).double().mean(0)
+        owners = torch.tensor(self.owners)
+        gains = [float(each[owners == owner].mean()) for owner in owners.unique()]
+        k, freedom = len(gains), USUAL + len(gains) - 1
+        mean = sum(gains) / k
+        usual = SCATTER[0] + SCATTER[1] * abs(mean)
+        square = (USUAL * usual**2 + sum((g - mean) ** 2 for g in gains)) / freedom
+        half = float(t.ppf(0.95, freedom)) * math.sqrt(square / k) * (1 if self.whole else SAME)
+        return mean - half, mean + half
 
     @property
     def worse(self) -> bool:
@@ -52,7 +90,9 @@ class Evidence:
             for level, b in self.before.denoising.items()
         ]
         parts.append(f"L {self.before.lipschitz:.2f} -> {self.after.lipschitz:.2f}")
-        return f"held-out PSNR in dB: {', '.join(parts)}"
+        low, high = self.interval
+        where = f"expect a gain of {low:+.1f} to {high:+.1f} dB on other images like these"
+        return f"held-out PSNR in dB: {', '.join(parts)}; {where}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +128,7 @@ class AdaptationResult:
     """An adapted denoiser.
 
     Attributes:
-        denoiser: the adapted one; the one that was given is as it was.
+        denoiser: the adapted denoiser; the one that was given is as it was.
         status: how the run ended.
         step: after how many steps its weights were taken.
         history: the log: loss, gamma, gradient norm, saturation, checks.
@@ -96,6 +136,9 @@ class AdaptationResult:
         saturated: share of the logged steps at which proximal matching had lost more than 95 % of
             its gradient; None for other losses.
         table: what was tried, if there was a choice.
+        source: name of the denoiser that it was made from, if there were several.
+        nearness: denoising PSNR in dB of each of them on the images, the best one first.
+        untried: what a budget left no time for.
     """
 
     denoiser: ProximalDenoiser
@@ -105,3 +148,6 @@ class AdaptationResult:
     evidence: Evidence | None
     saturated: float | None = None
     table: tuple[Candidate, ...] = ()
+    source: str | None = None
+    nearness: dict[str, float] = field(default_factory=dict)
+    untried: tuple[str, ...] = ()

@@ -116,7 +116,8 @@ def fine_tune(
     network.lipschitz = None  # it was the source's
     evidence = None
     if before is not None and split is not None:
-        evidence = Evidence(before, look(adapted, split, problems, settings))
+        after = look(adapted, split, problems, settings)
+        evidence = Evidence(before, after, split.owners, split.whole)
         if network.penalized:
             network.lipschitz = round(evidence.after.lipschitz, 4)
         _speak(evidence, step, select)
@@ -152,6 +153,8 @@ def adaptation_settings(
 ) -> TrainingSettings:
     """The settings of the paper's methods: everything but the loss is the same for all of them.
 
+    Denoisers of all noise levels are trained gently (:func:`gentle_settings`), whatever the loss.
+
     Args:
         denoiser: decides the noise level, the number of steps and gamma.
         method: see :func:`proxmatch.learning.adapt`.
@@ -165,18 +168,23 @@ def adaptation_settings(
     recipe = network.recipe
     if way.penalty and not network.penalized:
         raise InputError(f"{method} has a penalty, which is for gradient-step denoisers")
+    penalty = Penalty(iterations=5) if way.penalty else None
+    if network.conditional:
+        told = gentle_settings(denoiser, inputs, loss=way.loss, penalty=penalty).model_dump()
+        every = max(1, told["steps"] // recipe.looks)
+        told |= {"check_every": every, "checkpoint_every": every}
+        told["optimizer"] |= way.optimizer
+        return TrainingSettings.model_validate({**told, **changes})
     batch = 4
     gamma: GammaSchedule = Geometric()
-    if network.conditional:
-        gamma = FromData()
-    elif recipe.gamma is not None:
+    if recipe.gamma is not None:
         gamma = Constant(gamma=recipe.gamma)
     steps = max(200, math.ceil(recipe.epochs * inputs / batch))
     every = max(1, steps // recipe.looks)
     defaults: dict[str, Any] = {
         "loss": way.loss,
         "gamma": gamma,
-        "noise": Levels() if network.conditional else denoiser.sigma or ASSESSED,
+        "noise": denoiser.sigma or ASSESSED,
         "steps": steps,
         "batch": batch,
         "optimizer": Optimizer.model_validate(
@@ -189,7 +197,7 @@ def adaptation_settings(
                 **way.optimizer,
             }
         ),
-        "penalty": Penalty(iterations=5) if way.penalty else None,
+        "penalty": penalty,
         "check_every": every,
         "checkpoint_every": every,
     }
@@ -199,6 +207,11 @@ def adaptation_settings(
 def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
     """A short training that one image does not mislead: averaged, and augmented where need be.
 
+    Denoisers of all noise levels are trained by proximal matching, with a gamma from the errors: it
+    is level with MSE where that works, and less misled by an unlucky image. Those of one level have
+    augmented images, query points of the reconstructions among the inputs, and the penalty where
+    L < 1 is not kept by a choice of strength.
+
     Args:
         denoiser: decides rate, batch and number of steps.
         number: of images.
@@ -206,26 +219,31 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
     """
     network = core(denoiser)
     recipe = network.recipe
-    steps = recipe.steps[number >= 5]
-    defaults: dict[str, Any] = {
-        "noise": Levels() if network.conditional else (0.05, 0.15),
+    if network.conditional:
+        steps = 300 if number < 5 else 600
+        defaults: dict[str, Any] = {
+            "loss": "pm",
+            "gamma": FromData(),
+            "noise": Levels(),
+            "batch": 4,
+            "optimizer": Optimizer(rate=5e-4, warmup=30, final=0.05, clip=1.0),
+        }
+    else:
+        steps = recipe.steps[number >= 5]
+        defaults = {
+            "noise": (0.05, 0.15),
+            "batch": recipe.batch,
+            "optimizer": Optimizer(rate=recipe.rate, final=0.05, clip=recipe.clip or 0.02),
+            "augmentation": Augmentation(),
+            "trajectory": TrajectoryInputs(),
+            "penalty": Penalty(iterations=5) if network.penalized else None,
+        }
+    defaults |= {
         "steps": steps,
-        "batch": recipe.batch,
-        "optimizer": Optimizer(rate=recipe.rate, final=0.05, clip=recipe.clip or 0.02),
-        "augmentation": Augmentation(),
-        "trajectory": TrajectoryInputs(),
         "averaging": 0.98,
         "check_every": steps,
         "checkpoint_every": 100,
     }
-    if network.conditional:  # it is trained at all levels, those of a trajectory among them
-        defaults |= {
-            "steps": 300 if number < 5 else 600,
-            "optimizer": Optimizer(rate=5e-4, warmup=30, final=0.05, clip=1.0),
-            "augmentation": None,
-            "trajectory": None,
-        }
-        defaults["check_every"] = defaults["steps"]
     return TrainingSettings.model_validate({**defaults, **changes})
 
 
@@ -261,7 +279,7 @@ def _checker(
 ) -> Callable[[ProximalDenoiser], Check]:
     def check(network: ProximalDenoiser) -> Check:
         now = look(around(adapted, network), split, problems, settings, iterations=20)
-        gains = Evidence(before, now)
+        gains = Evidence(before, now, split.owners, split.whole)
         sound = min(gains.gains.values()) >= -LEEWAY
         return Check(gains.gain if sound else None, {"held_out": now.means()})
 

@@ -1,9 +1,9 @@
 """What is kept from an adaptation, so that it can be said whether it helped.
 
-With four images or more, the last fifth of them, whole. With fewer, the right quarter of each: a
-larger image is then trained on to the left of it; in one that is no larger than a window, the
-quarter is replaced by the mirror image of what is beside it. Either way no held-out pixel has any
-influence on the weights.
+With three images or more, the last third of them, ten at most, whole. With fewer, the right quarter
+of each: a larger image is then trained on to the left of it; in one that is no larger than a
+window, the quarter is replaced by the mirror image of what is beside it. Either way no held-out
+pixel has any influence on the denoiser that is made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch import Tensor
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
 
-CROPS = 16
+#: Windows that are measured on, at most, and images that are held out, at most.
+CROPS, MOST = 8, 10
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,15 @@ class HoldOut:
         training: images to train on, ``(C, H, W)`` each.
         crops: to measure on, ``(B, C, size, size)``.
         first: the column from which on each of them was held out, B numbers.
+        owners: which image each of them was cut from, B numbers.
+        whole: whether whole images were held out, so that these are new to the denoiser.
     """
 
     training: list[Tensor]
     crops: Tensor
     first: tuple[int, ...]
+    owners: tuple[int, ...]
+    whole: bool
 
     def quality(self, found: Tensor) -> Tensor:
         """PSNR of reconstructions of the crops where they were held out, ``(B,)`` in dB."""
@@ -52,8 +57,9 @@ def hold_out(images: Sequence[Tensor], size: int) -> HoldOut:
         images: ``(C, H, W)`` each, of any sizes from ``size`` on.
         size: side of the windows that the denoiser is trained and measured on.
     """
-    if len(images) >= 4:
-        kept = len(images) // 5 or 1
+    whole = len(images) >= 3
+    if whole:
+        kept = min(MOST, max(1, round(len(images) / 3)))
         training, held = list(images[:-kept]), list(images[-kept:])
         columns = [image.shape[2] for image in held]
     else:
@@ -63,15 +69,28 @@ def hold_out(images: Sequence[Tensor], size: int) -> HoldOut:
             _without(image, width, size) for image, width in zip(held, columns, strict=True)
         ]
     places = [
-        (image[:, top : top + size, left : left + size], max(0, edge - left))
-        for image, width in zip(held, columns, strict=True)
+        (image[:, top : top + size, left : left + size], max(0, edge - left), owner)
+        for owner, (image, width) in enumerate(zip(held, columns, strict=True))
         for edge in (image.shape[2] - width,)
         for left in range(image.shape[2] - size, max(-1, edge - size), -size)
         for top in range(0, image.shape[1] - size + 1, size)
     ]
-    places = places[:: -(-len(places) // CROPS)]
-    crops, first = zip(*places, strict=True)
-    return HoldOut(training, torch.stack(crops), first)
+    crops, first, owners = zip(*_spread(places), strict=True)
+    return HoldOut(training, torch.stack(crops), first, owners, whole)
+
+
+Place = tuple[Tensor, int, int]
+
+
+def _spread(places: Sequence[Place]) -> list[Place]:
+    """At most ``CROPS`` windows, or one an image if there are more, evenly spread."""
+    owners = {owner for _, _, owner in places}
+    each = max(1, CROPS // len(owners))
+    found = []
+    for owner in sorted(owners):
+        own = [place for place in places if place[2] == owner]
+        found += own[:: -(-len(own) // each)]
+    return found
 
 
 def _quarter(width: int, size: int) -> int:

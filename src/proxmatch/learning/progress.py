@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bar(
-    steps: int, title: str, console: Console | None = None
+    steps: int | None, title: str, console: Console | None = None
 ) -> Iterator[Callable[[int, float], None]]:
     """Show a bar while the block runs; yields what a run calls ``on_step``.
 
     Args:
-        steps: of the whole run.
+        steps: of the whole run, if it is known.
         title: shown before the bar.
         console: where; stderr by default, so that standard output stays for results.
     """

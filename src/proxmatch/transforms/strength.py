@@ -128,6 +128,7 @@ def tune(
     *,
     quality: Quality | None = None,
     iterations: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
     seed: int = 0,
 ) -> Tuned[D]:
     """Try strengths in turn, and keep the one whose last iterates have the highest mean PSNR.
@@ -142,6 +143,7 @@ def tune(
         problem: what to reconstruct from; several share one strength.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
+        stop: asked before each but the first: no more is tried once it says yes.
         seed: of the noise in the simulated measurements.
 
     Example:
@@ -160,7 +162,7 @@ def tune(
         trial = score(denoiser, strength)
         made.append((trial, denoiser))
         scores = [trial.psnr for trial, _ in made]
-        if len(scores) - 1 - scores.index(max(scores)) == PATIENCE:
+        if len(scores) - 1 - scores.index(max(scores)) == PATIENCE or stop():
             break
     chosen, denoiser = max(made, key=lambda pair: pair[0].psnr)
     return Tuned(denoiser, chosen, tuple(trial for trial, _ in made))
@@ -177,6 +179,7 @@ def choose_strength(
     strengths: Sequence[float] = STRENGTHS,
     quality: Quality | None = None,
     iterations: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
     seed: int = 0,
 ) -> Tuned[Relaxed]:
     """Choose the strength (s, t) of a denoiser for a problem, by simulating it on given images.
@@ -193,6 +196,7 @@ def choose_strength(
             winner is never worse than D itself on the given images.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
+        stop: asked before each strength but the first: no more is tried once it says yes.
         seed: of the simulated noise.
 
     Returns:
@@ -210,7 +214,11 @@ def choose_strength(
     """
     if denoiser.conditional:
         found = _two_numbers(
-            denoiser, _Simulation(images, problem, quality, iterations, seed), proximal, measured
+            denoiser,
+            _Simulation(images, problem, quality, iterations, seed),
+            proximal,
+            measured,
+            stop,
         )
     else:
         found = tune(
@@ -220,6 +228,7 @@ def choose_strength(
             problem,
             quality=quality,
             iterations=iterations,
+            stop=stop,
             seed=seed,
         )
     names = ", ".join(found.chosen.by_problem)
@@ -410,7 +419,11 @@ class _Simulation:
 
 
 def _two_numbers(
-    denoiser: ProximalDenoiser, score: _Simulation, proximal: bool, measured: bool
+    denoiser: ProximalDenoiser,
+    score: _Simulation,
+    proximal: bool,
+    measured: bool,
+    stop: Callable[[], bool],
 ) -> Tuned[Relaxed]:
     """Levels one after the other, at the largest t allowed and at its halves, while that pays."""
     low, high = denoiser.levels or (LEVELS[0], LEVELS[-1])
@@ -425,9 +438,13 @@ def _two_numbers(
         return trials[place, t].psnr
 
     def climb(place: int, t: float) -> int:
+        here = at(place, t)
         for step in (1, -1):
-            while 0 <= place + step < len(levels) and at(place + step, t) > at(place, t):
-                place += step
+            while 0 <= place + step < len(levels) and not stop():
+                there = at(place + step, t)
+                if there <= here:
+                    break
+                place, here = place + step, there
         return place
 
     place, largest, constant = min(BEGIN, len(levels) - 1), 1.0, None
@@ -439,6 +456,8 @@ def _two_numbers(
         place, t = climb(place, largest), largest
         best = trials[place, t]
         for _ in range(HALVINGS):
+            if stop():
+                break
             t = t / 2
             weaker = climb(place, t)
             if trials[weaker, t].psnr <= best.psnr:

@@ -4,6 +4,7 @@ A study is registered by its name in :data:`STUDIES` and run by
 ``proxmatch reproduce --study NAME``.
 """
 
+from proxmatch.experiments.studies.adapted import ADAPTATION
 from proxmatch.experiments.studies.certified import CERTIFICATES
 from proxmatch.experiments.studies.denoised import DENOISING
 from proxmatch.experiments.studies.margins import PROXIMAL
@@ -13,7 +14,8 @@ from proxmatch.experiments.studies.study import Study, Work, run_study
 
 #: The studies by name.
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (DENOISING, RECONSTRUCTION, PROXIMAL, SOLVER, CERTIFICATES)
+    study.name: study
+    for study in (DENOISING, RECONSTRUCTION, PROXIMAL, SOLVER, CERTIFICATES, ADAPTATION)
 }
 
 __all__ = ["STUDIES", "Study", "Work", "run_study"]

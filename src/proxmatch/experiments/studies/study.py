@@ -40,6 +40,7 @@ class Work:
         images: number of test images; None for all of them.
         seed: of everything that is drawn.
         only: values of settings by name: cells with other ones are left out.
+        steps: of any training, at most; None for as many as it has.
     """
 
     data: Path
@@ -47,6 +48,7 @@ class Work:
     images: int | None = None
     seed: int = 0
     only: Mapping[str, Collection[str]] = field(default_factory=dict)
+    steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Study:
         plan: the settings of its cells, JSON values.
         compute: a cell: its settings to its result, JSON values.
         tables: text of its tables, in Markdown, from the cells (settings and result merged).
+        code: packages whose source decides its cells, beside ``SOURCES``.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Study:
     plan: Callable[[Work], list[dict[str, Any]]]
     compute: Callable[[Mapping[str, Any], Work], dict[str, Any]]
     tables: Callable[[Sequence[Mapping[str, Any]]], str]
+    code: tuple[str, ...] = ()
 
 
 def run_study(
@@ -90,21 +94,21 @@ def run_study(
         raise InputError(f"{work.data} is no folder; give the one that holds the images")
     store = Store(out / "cells")
     code = source_digest(study)
-    planned = _kept(study.plan(work), work.only)
-    found: list[Mapping[str, Any]] = []
-    for number, settings in enumerate(planned):
-        key = address({"study": study.name, "settings": settings, "code": code})
-        on_cell(number, len(planned), ", ".join(str(v) for v in settings.values()))
+    planned = study.plan(work)
+    keys = [address({"study": study.name, "settings": s, "code": code}) for s in planned]
+    wanted = _kept(planned, work.only)
+    for number, settings in enumerate(wanted):
+        key = keys[planned.index(settings)]
+        on_cell(number, len(wanted), ", ".join(str(v) for v in settings.values()))
         if key not in store:
             began = time.monotonic()
             result = study.compute(settings, work)
             about = {"seconds": round(time.monotonic() - began, 1), "versions": versions()}
             store.write(key, Outcome({"settings": settings, "code": code, **about, **result}, {}))
-        cell = store.result(key)
-        found.append({**cell["settings"], **cell})
-        text = f"# {study.title}\n\n{study.tables(found)}\n"
-        write_together(out, {"README.md": text.encode()})
-    on_cell(len(planned), len(planned), "")
+        cells = [store.result(key) for key in keys if key in store]
+        text = study.tables([{**cell["settings"], **cell} for cell in cells])
+        write_together(out, {"README.md": f"# {study.title}\n\n{text}\n".encode()})
+    on_cell(len(wanted), len(wanted), "")
     return out / "README.md"
 
 
@@ -128,7 +132,7 @@ def source_digest(study: Study) -> str:
     root = Path(proxmatch.__file__).parent
     own = inspect.getsourcefile(inspect.unwrap(study.compute))  # torch.no_grad wraps it
     files = [Path(own or __file__), Path(__file__).with_name("priors.py")]
-    for name in SOURCES:
+    for name in (*SOURCES, *study.code):
         path = root / name
         files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
     digest = hashlib.sha256()

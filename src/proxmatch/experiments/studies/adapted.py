@@ -1,0 +1,319 @@
+"""Adaptation to a few images: what ``adapt`` returns, beside all that it tried.
+
+Images to adapt to come from the validation split of a domain (or every other picture, where nothing
+was trained on it), those that are reported on from its test split. Strengths, filters and weights
+are all made from the same few images. The windows of an adaptation have 64 x 64 pixels, the test
+images 128 x 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from proxmatch.data import ImageDomain, few_shot
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.diagnosis import Grade, judge
+from proxmatch.experiments.studies.priors import (
+    BASELINES,
+    at_strength,
+    identity_of,
+    label_of,
+    prior_of,
+    problem_of,
+)
+from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
+from proxmatch.learning.auto import Search, explore, tiles
+from proxmatch.learning.hold_out import hold_out
+from proxmatch.metrics import psnr
+from proxmatch.pnp import Denoise, pnp_pgd
+from proxmatch.problems import Problem
+
+#: Side of the windows that are adapted to, and of the test images.
+WINDOW, SIZE = 64, 128
+NUMBERS, SETS = (1, 5, 25), (0, 1, 2)
+PROBLEMS = ("deblurring", "super-resolution", "inpainting 70")
+#: Test images by default, and windows that the strength of a prior is chosen on.
+TESTED, CHOSEN_ON = 8, 4
+
+
+@dataclass(frozen=True)
+class Target:
+    """A domain to adapt to.
+
+    Attributes:
+        folder: of its pictures.
+        split: whether its own splits are taken; else every other picture is for testing.
+        reference: the shipped denoiser that was trained on it.
+    """
+
+    folder: str
+    split: bool = True
+    reference: str | None = None
+
+
+TARGETS = {
+    "faces": Target("celeba", reference="gs-faces"),
+    "histology": Target("brecahad", reference="gs-histology"),
+    "satellite": Target("satellite", split=False),
+}
+#: What is adapted to what.
+SHIFTS = (
+    ("gs-histology", "faces"),
+    ("gs-photographs", "histology"),
+    ("gs-photographs", "satellite"),
+    ("gs-photographs", "faces"),
+    ("gs-faces", "histology"),
+    ("all", "satellite"),
+)
+
+
+def plan(work: Work) -> list[dict[str, Any]]:
+    """A cell for each shift, problem and set of images, and for each prior as it is."""
+    common = {"images": work.images or TESTED, "steps": work.steps, "seed": work.seed}
+    shifts: list[dict[str, Any]] = [
+        {"source": source, "target": target, "problem": problem, "n": n, "set": chosen, **common}
+        for n in NUMBERS
+        for chosen in SETS
+        for problem in PROBLEMS
+        for source, target in SHIFTS
+    ]
+    for cell in shifts:
+        names = _sources(cell["source"], work)
+        cell["identity"] = [identity_of(name) for name in names]
+    priors = [
+        {
+            "prior": label_of(prior),
+            "model": prior,
+            "identity": identity_of(prior),
+            "target": target,
+            "problem": problem,
+            "n": 5,
+            "set": 0,
+            **common,
+        }
+        for problem in PROBLEMS
+        for target in TARGETS
+        for prior in (*BASELINES, *work.models)
+        if prior != "none"
+    ]
+    return [*shifts, *priors]
+
+
+def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    """PSNR of the test images, for every candidate or for one prior."""
+    few, test, data = _images(
+        settings["target"], work.data, settings["n"], settings["set"], settings["images"]
+    )
+    small, large = (problem_of(settings["problem"], few.shape[1], size) for size in (WINDOW, SIZE))
+    seed = settings["seed"]
+    if "prior" in settings:
+        chosen_on = tiles(list(few), WINDOW)
+        chosen_on = chosen_on[:: -(-len(chosen_on) // CHOSEN_ON)]
+        denoiser, about = at_strength(settings["model"], chosen_on, small, seed=seed)
+        return {"psnr": _quality(denoiser, large, test, seed), "data": data, **about}
+    sources = {name: prior_of(name) for name in _sources(settings["source"], work)}
+    split = hold_out(list(few), WINDOW)
+    trials = explore(
+        sources,
+        split,
+        tiles(split.training, WINDOW),
+        problems=[small],
+        size=WINDOW,
+        search=Search(steps=settings["steps"]),
+        seed=seed,
+    )
+    winner = trials.best()
+    evidence = trials.evidence(winner)
+    quality = {
+        tried.candidate.name: _quality(tried.denoiser, large, test, seed) for tried in trials.tried
+    }
+    after, before = quality[winner.candidate.name], quality[trials.tried[0].candidate.name]
+    return {
+        "psnr": quality,
+        "held_out": {t.candidate.name: round(t.candidate.score, 4) for t in trials.tried},
+        "strength": {
+            t.candidate.name: [t.candidate.strength, t.candidate.sigma, t.candidate.margin]
+            for t in trials.tried
+        },
+        "chosen": winner.candidate.name,
+        "learned": winner.candidate.name != "Wiener",
+        "nearest": trials.nearest,
+        "nearness": trials.nearness,
+        "gain": round(evidence.gain, 4),
+        "interval": [round(v, 4) for v in evidence.interval],
+        "true_gain": round(float(np.mean(after) - np.mean(before)), 4),
+        "data": data,
+    }
+
+
+@torch.no_grad()
+def _quality(denoiser: Denoise, problem: Problem, test: Tensor, seed: int) -> list[float]:
+    y = problem.measure(test, seed=seed)
+    found: list[float] = psnr(pnp_pgd(denoiser, y, problem, record=()).images, test).tolist()
+    return [round(v, 4) for v in found]
+
+
+def _sources(source: str, work: Work) -> list[str]:
+    """The names of the denoisers that a shift starts from; with ``all``, those of the study."""
+    if source != "all":
+        return [source]
+    return [name for name in work.models if isinstance(prior_of(name), ProximalDenoiser)]
+
+
+@cache
+def _images(
+    target: str, data: Path, n: int, chosen: int, count: int
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Images to adapt to and to test on, and the fingerprints of their folders."""
+    about = TARGETS[target]
+    if about.split:
+        adaptation, tested = (
+            ImageDomain(data / about.folder, SIZE, split=split) for split in ("validation", "test")
+        )
+        few = few_shot(adaptation, n, chosen).images
+        places = range(len(tested))
+    else:
+        adaptation = tested = ImageDomain(data / about.folder, SIZE, crop="center")
+        order = few_shot(adaptation, len(adaptation), chosen).indices
+        few = adaptation.tensor([i for i in order if i % 2 == 0][:n])
+        places = range(1, len(tested), 2)
+    number = min(count, len(places))
+    test = tested.tensor([places[round(i * len(places) / number)] for i in range(number)])
+    return few, test, [adaptation.fingerprint, tested.fingerprint]
+
+
+def tables(cells: Sequence[Mapping[str, Any]]) -> str:
+    """What each row reaches, what ``auto`` gains, what its evidence and verdicts are worth."""
+    shifts = [cell for cell in cells if "source" in cell]
+    priors = [cell for cell in cells if "prior" in cell]
+    parts = [_reached(shifts, priors), _gains(shifts), _evidence(shifts), _verdicts(priors)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _role(name: str, cell: Mapping[str, Any]) -> str:
+    """A candidate by its role, whatever source it was made from."""
+    bare = name.rpartition(", ")[2]
+    if bare != "relaxed" or name in ("relaxed", f"{cell['nearest']}, relaxed"):
+        return bare
+    return "another source, relaxed"
+
+
+def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, Any]]) -> str:
+    columns = ("source", "relaxed", "fine-tuned + relaxed", "auto", "Wiener", "total variation")
+    others = list(dict.fromkeys(cell["prior"] for cell in priors if cell["prior"] not in BASELINES))
+    at_hand = {(cell["target"], cell["problem"], cell["prior"]): cell for cell in priors}
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for cell in shifts:
+        key = (cell["source"], cell["target"], cell["problem"], cell["n"])
+        groups.setdefault(key, []).append(cell)
+    rows = []
+    for (source, target, problem, n), group in groups.items():
+        row = [f"{source} -> {target}", problem, str(n), str(len(group))]
+        for column in columns:
+            found = [
+                float(np.mean(values))
+                for cell in group
+                for name, values in cell["psnr"].items()
+                if (name == cell["chosen"] if column == "auto" else _role(name, cell) == column)
+            ]
+            row.append(f"{np.mean(found):.2f}" if found else "")
+        for prior in others:
+            known = at_hand.get((target, problem, prior))
+            mark = " (ref.)" if TARGETS[target].reference == prior else ""
+            row.append("" if known is None else f"{np.mean(known['psnr']):.2f}{mark}")
+        rows.append(row)
+    if not rows:
+        return ""
+    header = ["shift", "problem", "n", "sets", "as it is", "at its strength", *columns[2:], *others]
+    return markdown(header, rows)
+
+
+def _gains(shifts: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for n in sorted({cell["n"] for cell in shifts}):
+        here = [cell for cell in shifts if cell["n"] == n]
+        gains = []
+        for cell in here:
+            plain = [cell["psnr"][name] for name in ("Wiener", "total variation")]
+            gains.append(np.subtract(cell["psnr"][cell["chosen"]], max(plain, key=np.mean)))
+        means = [float(gain.mean()) for gain in gains]
+        rows.append(
+            [
+                str(n),
+                str(len(here)),
+                mean_and_interval(np.concatenate(gains).tolist()),
+                f"{min(means):+.2f}",
+                f"{sum(cell['learned'] for cell in here)} of {len(here)}",
+            ]
+        )
+    header = ["n", "cells", "auto above the better of Wiener and TV, dB [95 %]", "worst cell"]
+    return markdown([*header, "a learned prior is returned"], rows) if rows else ""
+
+
+def _evidence(shifts: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for n in sorted({cell["n"] for cell in shifts}):
+        here = [cell for cell in shifts if cell["n"] == n]
+        inside = [c["interval"][0] <= c["true_gain"] <= c["interval"][1] for c in here]
+        bias = [cell["gain"] - cell["true_gain"] for cell in here]
+        width = [cell["interval"][1] - cell["interval"][0] for cell in here]
+        rows.append(
+            [
+                str(n),
+                f"{sum(inside)} of {len(here)}",
+                f"{np.mean(bias):+.2f}",
+                f"{np.abs(bias).max():.2f}",
+                f"{np.mean(width):.2f}",
+            ]
+        )
+    header = ["n", "true gain in the interval", "bias, dB", "largest error", "mean width"]
+    return markdown(header, rows) if rows else ""
+
+
+def _verdicts(priors: Sequence[Mapping[str, Any]]) -> str:
+    """The loss that ``diagnose`` would tell from the few images, and the one on test images."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for cell in priors:
+        groups.setdefault((cell["target"], cell["problem"]), []).append(cell)
+    told, true = [], []
+    for group in groups.values():
+        best = max(cell["validation"] for cell in group)
+        reached = max(float(np.mean(cell["psnr"])) for cell in group)
+        for cell in group:
+            if cell["prior"] not in BASELINES:
+                told.append(best - cell["validation"])
+                true.append(reached - float(np.mean(cell["psnr"])))
+    if not told:
+        return ""
+    agreement = float(spearmanr(told, true).statistic) if len(told) > 2 else float("nan")
+    rows = []
+    for verdict in Grade:
+        losses = [t for d, t in zip(told, true, strict=True) if judge(d) is verdict]
+        right = [judge(t) is verdict for t in losses]
+        if losses:
+            rows.append(
+                [str(verdict), str(len(losses)), str(sum(right)), f"{np.mean(losses):.2f}",
+                 f"{min(losses):.2f} to {max(losses):.2f}"]
+            )  # fmt: skip
+    header = ["diagnose says", "pairs", "the same on test images", "true loss, dB", "range"]
+    note = f"Spearman of the told and the true loss over {len(told)} pairs: {agreement:.2f}."
+    return f"{markdown(header, rows)}\n\n{note}"
+
+
+ADAPTATION = Study(
+    "adaptation",
+    "Adaptation to a few images, mean PSNR in dB on test images of 128 x 128",
+    plan,
+    compute,
+    tables,
+    code=("learning",),
+)

@@ -1,0 +1,79 @@
+"""Which denoisers to start from: those that are named, or all that come with proxmatch.
+
+Which of several is nearest to some images is told by how well each removes noise from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from proxmatch._internal.randomness import generator_of
+from proxmatch.denoisers import ProximalDenoiser, load, shipped
+from proxmatch.errors import InputError
+from proxmatch.metrics import psnr
+
+#: Noise level at which denoisers are compared.
+LEVEL = 0.05
+
+Sources = (
+    ProximalDenoiser
+    | str
+    | Sequence[ProximalDenoiser | str]
+    | Mapping[str, ProximalDenoiser]
+    | None
+)
+
+
+def sources_of(
+    given: Sources, channels: int | None = None, device: torch.device | str = "cpu"
+) -> dict[str, ProximalDenoiser]:
+    """Denoisers by name.
+
+    Args:
+        given: a denoiser, the name or folder of one, several of these, or denoisers by name; None
+            for all that come with proxmatch.
+        channels: keep those of so many channels, where ``given`` does not name single ones.
+        device: for those that are loaded.
+
+    Raises:
+        InputError: there is none, or one does not fit.
+    """
+    if isinstance(given, ProximalDenoiser | str):
+        given = [given]
+    found = dict(given) if isinstance(given, Mapping) else {}
+    for number, one in enumerate(shipped() if given is None else given, 1):
+        if one in found:
+            continue
+        name = one if isinstance(one, str) else f"denoiser {number}"
+        denoiser = load(one, device=device) if isinstance(one, str) else one
+        if not isinstance(denoiser, ProximalDenoiser):
+            raise InputError(f"expected a denoiser or the name of one, got {type(one).__name__}")
+        if given is not None or denoiser.channels == channels:
+            found[name] = denoiser
+    if not found:
+        wanted = "" if channels is None else f" for images of {channels} channel(s)"
+        raise InputError(f"there is no denoiser{wanted} to start from; name one")
+    if len({denoiser.channels for denoiser in found.values()}) > 1:
+        told = ", ".join(f"{name} {denoiser.channels}" for name, denoiser in found.items())
+        raise InputError(f"the denoisers take images of different numbers of channels: {told}")
+    return found
+
+
+@torch.no_grad()
+def nearest_first(
+    sources: Mapping[str, ProximalDenoiser], images: Tensor, *, seed: int = 0
+) -> dict[str, float]:
+    """PSNR of each denoiser on noisy images at :data:`LEVEL` in dB, the best one first.
+
+    Args:
+        sources: denoisers by name.
+        images: clean, ``(N, C, H, W)``.
+        seed: of the noise.
+    """
+    unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(images)
+    noisy = images + LEVEL * unit
+    found = {name: float(psnr(d(noisy, LEVEL), images).mean()) for name, d in sources.items()}
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
