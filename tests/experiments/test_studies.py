@@ -142,3 +142,52 @@ def test_calls_are_counted_where_a_curve_stays() -> None:
 def test_wrong_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no folder"):
         run_study(STUDIES["solver"], Work(tmp_path / "nowhere", ()), tmp_path)
+
+
+def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
+    work = Work(data, (str(data / "tiny"),), images=2, steps=3)
+    planned = STUDIES["adaptation"].plan(work)
+    assert {cell["steps"] for cell in planned} == {3}
+    assert {cell["n"] for cell in planned if "source" in cell} == {1, 5, 25}
+    shift = {
+        "source": "gs-histology",
+        "target": "faces",
+        "problem": "deblurring",
+        "n": 5,
+        "set": 0,
+        "nearest": "gs-histology",
+        "psnr": {
+            "source": [20.0, 22.0],
+            "relaxed": [28.0, 29.0],
+            "Wiener": [30.0, 31.0],
+            "total variation": [29.0, 31.0],
+            "fine-tuned + relaxed": [32.0, 33.0],
+        },
+        "chosen": "fine-tuned + relaxed",
+        "learned": True,
+        "gain": 12.0,
+        "true_gain": 11.5,
+        "interval": [11.0, 13.0],
+    }
+    missed = {**shift, "set": 1, "chosen": "Wiener", "learned": False, "interval": [12.0, 13.0]}
+    values = {"prior": 32.0, "gs-faces": 33.0, "wiener": 31.0}
+    priors = [
+        {
+            "prior": name,
+            "target": "faces",
+            "problem": "deblurring",
+            "validation": value,
+            "psnr": [value, value + 0.5],
+        }
+        for name, value in values.items()
+    ]
+    text = STUDIES["adaptation"].tables([shift, missed, *priors])
+    reached, gains, evidence, verdicts, note = text.split("\n\n")
+    assert "| 5 | 2 | 21.00 | 28.50 | 32.50 | 31.50 | 30.50 | 30.00 |" in reached
+    assert "33.25 (ref.)" in reached
+    assert "| 5 | 2 | +1.00 [" in gains
+    assert gains.endswith("| +0.00 | 1 of 2 |")
+    assert evidence.endswith("| 5 | 1 of 2 | +0.50 | 0.50 | 1.50 |")
+    assert "| matched | 1 | 1 | 0.00 | 0.00 to 0.00 |" in verdicts
+    assert "| mismatched | 1 | 1 | 1.00 | 1.00 to 1.00 |" in verdicts
+    assert "over 2 pairs" in note

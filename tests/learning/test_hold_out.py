@@ -25,16 +25,19 @@ def test_no_pixel_is_both_trained_on_and_measured_on(number: int, height: int, w
     assert not trained & measured
     assert all(min(image.shape[1:]) >= 8 for image in split.training)
     assert split.crops.shape[1:] == (1, 8, 8)
-    assert len(split.crops) <= CROPS
+    assert len(split.crops) <= max(CROPS, len(set(split.owners)))
+    assert len(split.owners) == len(split.crops)
 
 
-@pytest.mark.parametrize(("number", "held"), [(4, 1), (5, 1), (9, 1), (10, 2), (50, 10)])
-def test_a_fifth_of_many_images_is_held_out_whole(number: int, held: int) -> None:
+@pytest.mark.parametrize(("number", "held"), [(3, 1), (4, 1), (5, 2), (9, 3), (50, 10)])
+def test_a_third_of_many_images_is_held_out_whole(number: int, held: int) -> None:
     images = labeled(number, 8, 8)
     split = hold_out(images, 8)
     assert len(split.training) == number - held
     assert torch.equal(split.crops, torch.stack(images[-held:]))
     assert set(split.first) == {0}
+    assert split.whole
+    assert split.owners == tuple(range(held))
 
 
 def test_the_right_quarter_of_one_small_image_is_mirrored_away() -> None:

@@ -196,7 +196,10 @@ def diagnose(
     if reference is not None:
         hand["reference"] = reference
     trial = _Trial(problem, images, steps, seed)
-    tried = {name: trial.best(name, one) for name, one in hand.items()}
+    tried = {
+        name: trial.best(name, one, measured=name in given or not given)
+        for name, one in hand.items()
+    }
     makers: dict[str, Callable[..., Tuned[Any]]] = {
         "Wiener filter": wiener_filter,
         "total variation": total_variation,
@@ -266,13 +269,19 @@ class _Trial:
                 **options,
             )
 
-    def best(self, name: str, denoiser: ProximalDenoiser) -> tuple[Candidate, PnPResult]:
-        """A denoiser at its best strength."""
-        some = self.images[:CHOSEN_ON]
-        return self(
-            name,
-            choose_strength(denoiser, some, self.problem, iterations=self.steps, seed=self.seed),
+    def best(
+        self, name: str, denoiser: ProximalDenoiser, measured: bool
+    ) -> tuple[Candidate, PnPResult]:
+        """A denoiser at its best strength, with L measured here or from its card."""
+        tuned = choose_strength(
+            denoiser,
+            self.images[:CHOSEN_ON],
+            self.problem,
+            measured=measured,
+            iterations=self.steps,
+            seed=self.seed,
         )
+        return self(name, tuned)
 
     def __call__(self, name: str, tuned: Tuned[Any]) -> tuple[Candidate, PnPResult]:
         run = self.run(tuned.denoiser)

@@ -70,6 +70,8 @@ TRIED = 3
 SHORTEST = 40
 #: Share of the time left that a fine-tuning may take; the rest is for its strength and score.
 TRAINING = 0.5
+#: Share of the time left that the strength of a denoiser as it is may take.
+STRENGTH = 0.3
 #: Steps that are timed first.
 PROBE = 3
 #: Noise level and number of crops for the L of the evidence.
@@ -200,14 +202,13 @@ def explore(
     place = next(next(iter(sources.values())).parameters())
     problems = [p.to(place.device).to(place.dtype) for p in problems]
     windows = windows.to(place)
-    nearness = nearest_first(sources, windows, seed=seed)
-    first = next(iter(nearness))
-    given = sources[first]
     paler = len(windows) < ENOUGH
     few = _some(windows, search.crops)
     few = _with_paler(few) if paler else few
     trials = Trials(split, paler, problems, seed, budget, on_candidate)
-    trials.nearness = nearness
+    trials.nearness = nearness = nearest_first(sources, windows, seed=seed)
+    first = next(iter(nearness))
+    given = sources[first]
 
     def chosen(base: ProximalDenoiser) -> Tuned[Any]:
         return choose_strength(
@@ -223,7 +224,7 @@ def explore(
     trials("source", lambda: along(lambda _: given, (1.0,)))
     near, best = first, -math.inf
     for name in list(nearness)[:TRIED]:
-        tried = trials(named("relaxed", name), partial(chosen, sources[name]))
+        tried = trials(named("relaxed", name), partial(chosen, sources[name]), share=STRENGTH)
         if tried is not None and tried.fit > best:
             near, best = name, tried.fit
     trials.nearest = near
@@ -358,6 +359,7 @@ class Trials:
         on_candidate: Callable[[str], None],
     ) -> None:
         self.began, self.budget = time.monotonic(), budget
+        self.end = self.deadline = math.inf if budget is None else self.began + budget
         self.split, self.problems, self.seed = split, problems, seed
         self.crops = _with_paler(split.crops) if paler else split.crops
         self.first = split.first * (2 if paler else 1)
@@ -370,24 +372,36 @@ class Trials:
 
     @property
     def left(self) -> float:
-        """Seconds to make a candidate in, those to score it and to end not counted."""
-        if self.budget is None:
-            return math.inf
-        return self.budget - (time.monotonic() - self.began) - 3 * self.scoring
+        """Seconds to make the present candidate in."""
+        return self.deadline - time.monotonic()
 
     def over(self) -> bool:
         """Whether there are none."""
         return self.left <= 0
 
     def __call__(
-        self, name: str, make: Callable[[], Tuned[Any]], trained: bool = False
+        self,
+        name: str,
+        make: Callable[[], Tuned[Any]],
+        *,
+        trained: bool = False,
+        share: float = 1.0,
     ) -> Tried | None:
-        """Make and score a candidate; None if there is no time for it."""
-        if self.tried and self.left <= 2 * self.scoring:
+        """Make and score a candidate; None if there is no time for it.
+
+        Args:
+            name: of it.
+            make: what makes it.
+            trained: whether weights are changed.
+            share: of the time left that it may take.
+        """
+        started = time.monotonic()
+        room = self.end - started - 3 * self.scoring  # to score it, and to end
+        if self.tried and room <= 2 * self.scoring:
             self.untried.append(name)
             return None
+        self.deadline = started + share * room
         self.on_candidate(name)
-        started = time.monotonic()
         try:
             made = make()
         except _OutOfTime:

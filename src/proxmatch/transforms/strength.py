@@ -56,7 +56,7 @@ MARGIN = 0.95
 #: Where the measurements are reconstructed at before any strength is chosen: t, or s.
 MIDDLING, MIDDLING_LEVEL = 0.1, 0.03
 #: Points of a run, images and Lanczos iterations with which L is measured along it.
-POINTS, SOME, ITERATIONS = 4, 2, 25
+POINTS, SOME, ITERATIONS = 4, 2, 12
 
 D = TypeVar("D", bound=Denoise)
 Quality = Callable[[Tensor], Tensor]
@@ -401,13 +401,13 @@ class _Simulation:
             sigma=sigma,
         )
 
-    def along_runs(self, denoiser: ProximalDenoiser, relaxed: Relaxed) -> float:
+    def along_runs(self, denoiser: ProximalDenoiser, relaxed: Relaxed, images: int = SOME) -> float:
         """L of Id - D_s along the runs of ``relaxed``, the same D at some strength."""
         found = []
         for problem, y in self.measured.values():
             run = pnp_pgd(
                 relaxed,
-                y[:SOME],
+                y[:images],
                 problem,
                 record=("iterates",),
                 iterations=self.iterations,
@@ -448,14 +448,15 @@ def _two_numbers(
         return place
 
     place, largest, constant = min(BEGIN, len(levels) - 1), 1.0, None
-    if bounded and proximal:  # from the card, or measured at a middling strength
-        constant = denoiser.core.lipschitz
-        constant = constant or score.along_runs(denoiser, Relaxed(denoiser, 0.5, levels[place]))
+    if bounded and proximal:  # measured at a middling strength, or from the card
+        constant = None if measured else denoiser.core.lipschitz
+        middling = Relaxed(denoiser, 0.5, levels[place])
+        constant = constant or score.along_runs(denoiser, middling, images=1)
         largest = min(1.0, MARGIN / constant)
-    for _ in range(ROUNDS):  # L is known better after each one
+    for number in range(ROUNDS):  # L is known better after each one
         place, t = climb(place, largest), largest
         best = trials[place, t]
-        for _ in range(HALVINGS):
+        for _ in range(HALVINGS if number == 0 else 0):
             if stop():
                 break
             t = t / 2
