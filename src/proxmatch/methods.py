@@ -40,7 +40,7 @@ class Method:
         optimizer: changes of its optimizer, all else being the same for every row.
         penalty: whether the contractivity penalty is added, which gradient-step denoisers have.
         best: take the weights of the best held-out reconstructions in place of the last ones. A
-            fifth of the images, or a quarter of each, is then not trained on.
+            third of the images, or a quarter of each, is then not trained on.
         control: what the row is a control for; empty for the rows of the paper and ours.
         option: what ``adapt`` and ``--method`` call it; empty where they do not offer it.
         help: what it does, for them.

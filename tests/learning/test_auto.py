@@ -12,7 +12,7 @@ import torch
 from proxmatch._internal.randomness import generator_of
 from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
-from proxmatch.errors import AdaptationWarning, InputError
+from proxmatch.errors import AdaptationWarning, CheckpointError, InputError
 from proxmatch.learning import (
     Optimizer,
     TrainingSettings,
@@ -225,7 +225,7 @@ def test_the_nearest_of_several_is_adapted(source: LPN) -> None:
     with pytest.raises(InputError, match="different numbers of channels"):
         adapt([source, "gs-faces", LPN(LPNConfig(channels=1, size=8, hidden=4, features=3))],
               bright(2), DEBLURRING)  # fmt: skip
-    with pytest.raises(InputError, match="no such model"):
+    with pytest.raises(CheckpointError, match="no such model"):
         adapt("nobody", bright(2), DEBLURRING)
 
 

@@ -66,7 +66,7 @@ class Evidence:
         after, before = self.after.reconstruction, self.before.reconstruction
         each = torch.stack([after[name] - before[name] for name in after]).double().mean(0)
         owners = torch.tensor(self.owners)
-        gains = [float(each[owners == owner].mean()) for owner in owners.unique()]
+        gains = [float(each[owners == owner].mean()) for owner in sorted(set(self.owners))]
         k, freedom = len(gains), USUAL + len(gains) - 1
         mean = sum(gains) / k
         usual = SCATTER[0] + SCATTER[1] * abs(mean)
