@@ -395,7 +395,7 @@ def test_adapt_by_alignment_and_from_measurements(
         "denoising", "--json", "--out", tmp_path / "blind",
     )  # fmt: skip
     rows = json.loads(blind.out)["tried"]
-    names = ["source", "relaxed", "Wiener", "aligned + relaxed", "total variation"]
+    names = ["source", "relaxed", "Wiener", "aligned + relaxed"]
     assert [row["name"] for row in rows] == names
     assert blind.code == (1 if rows[0]["chosen"] else 0), blind.err
     assert isinstance(load(tmp_path / "blind" / "model"), LPN | Transformed)

@@ -105,6 +105,11 @@ class Diagnosis:
     reference_psnr: float | None
     recommendation: str
 
+    @property
+    def wiener_psnr(self) -> float:
+        """PSNR of a Wiener filter of the best strength."""
+        return next(one.score for one in self.standings if one.name == "Wiener filter")
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; None for what is not a number."""
         return {key: _plain(value) for key, value in asdict(self).items()}

@@ -110,6 +110,8 @@ def adapt(
             f"image {wrong[0]} should be ({first.channels}, height, width), it is "
             f"{tuple(given[wrong[0]].shape)}"
         )
+    if settings is None and way.role == "adapted":
+        adaptation_settings(first, method, 1)  # refuses at once what does not fit
     size = size or _window(sources.values(), given, problems)
     small = [tuple(image.shape) for image in given if min(image.shape[1:]) < size]
     if small:
