@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -33,7 +32,7 @@ from torch import Tensor
 from proxmatch._internal.randomness import generator_of
 from proxmatch.baselines import total_variation, wiener_filter
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
-from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.errors import InputError
 from proxmatch.learning.evidence import Candidate
 from proxmatch.learning.start import LEVEL, Sources, nearest_first, sources_of
 from proxmatch.metrics import psnr
@@ -262,17 +261,16 @@ class _Trial:
         self.y = problem.measure(images, seed=seed)
 
     def run(self, denoiser: Denoise, **options: Any) -> PnPResult:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
-            return pnp_pgd(
-                denoiser,
-                self.y,
-                self.problem,
-                truth=self.images,
-                record=("psnr",),
-                iterations=self.steps,
-                **options,
-            )
+        return pnp_pgd(
+            denoiser,
+            self.y,
+            self.problem,
+            truth=self.images,
+            record=("psnr",),
+            iterations=self.steps,
+            on_divergence="ignore",  # it is counted
+            **options,
+        )
 
     def best(
         self, name: str, denoiser: ProximalDenoiser, measured: bool

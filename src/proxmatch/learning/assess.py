@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,6 @@ from torch.nn import Module
 
 from proxmatch._internal.randomness import generator_of
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
-from proxmatch.errors import DivergenceWarning
 from proxmatch.learning.hold_out import psnr_from
 from proxmatch.pnp import Denoise, Status, pnp_pgd
 from proxmatch.problems import Problem, by_name
@@ -101,9 +99,8 @@ def assess(
     reconstruction, diverged = {}, {}
     for name, problem in by_name(problems).items():
         placed = problem.to(place.device).to(place.dtype)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # counted instead
-            result = pnp_pgd(denoiser, placed.measure(images, seed=seed), placed, record=())
+        y = placed.measure(images, seed=seed)
+        result = pnp_pgd(denoiser, y, placed, record=(), on_divergence="ignore")  # it is counted
         reconstruction[name] = quality(result.images)
         diverged[name] = result.status.count(Status.DIVERGED)
     found = Assessment(denoising, reconstruction, diverged)

@@ -8,7 +8,6 @@ they were clean, and candidates are scored on the other half (:mod:`proxmatch.le
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,7 +18,6 @@ from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.baselines import TotalVariation
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
-from proxmatch.errors import DivergenceWarning
 from proxmatch.learning.auto import Search, explore
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import AdaptationResult
@@ -38,9 +36,8 @@ ENOUGH = 4
 @torch.no_grad()
 def stand_ins(measurements: Tensor, problem: Problem) -> Tensor:
     """Nearly clean images of the problem's size, ``(N, C, H, W)``, made from measurements alone."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergenceWarning)
-        run = pnp_pgd(TotalVariation(WEIGHT), measurements, problem, record=())
+    prior = TotalVariation(WEIGHT)
+    run = pnp_pgd(prior, measurements, problem, record=(), on_divergence="ignore")
     return halved(run.images.clamp(0, 1))
 
 
