@@ -11,6 +11,11 @@ from proxmatch.denoisers import GradientStep, GradientStepConfig, ScaledLPN, Sca
 from proxmatch.denoisers.unet import ScaledUNet
 
 
+def small(**changes: object) -> ScaledLPN:
+    settings = {"direct": (2, 2, 2), "hidden": (2, 4, 2), **changes}
+    return ScaledLPN(ScaledLPNConfig.model_validate(settings))
+
+
 def dense(model: ScaledLPN, x: torch.Tensor, level: float) -> torch.Tensor:
     """The Hessian of the potential by automatic differentiation, ``(n, n)``."""
     found: torch.Tensor = hessian(lambda v: model.potential(v.view_as(x), level)[0])(x.flatten())
@@ -21,15 +26,29 @@ def dense(model: ScaledLPN, x: torch.Tensor, level: float) -> torch.Tensor:
 @given(seed=st.integers(0, 10**6), level=st.floats(0.003, 0.3), size=st.floats(0.1, 30.0))
 def test_a_scaled_lpn_is_convex_whatever_its_weights(seed: int, level: float, size: float) -> None:
     torch.manual_seed(seed)
-    model = ScaledLPN(ScaledLPNConfig(channels=1, hidden=2)).double()
+    model = small(channels=1).double()
     with torch.no_grad():
         for p in model.parameters():
             p.normal_(0, 0.5)  # nonnegative weights too: they are used as max(w, 0)
     x = 0.5 + size * torch.randn(1, 1, 5, 6, dtype=torch.float64)
-    lowest = float(torch.linalg.eigvalsh(dense(model, x, level))[0])
+    spectrum = torch.linalg.eigvalsh(dense(model, x, level))
+    lowest, largest = float(spectrum[0]), float(spectrum[-1])
     alpha = float(model.config.convexity(torch.tensor(level, dtype=torch.float64)))
     assert lowest >= alpha * (1 - 1e-9)
     assert model.convexity(level) == pytest.approx(alpha)
+    assert largest <= model.expansion(level) * (1 + 1e-9)
+
+
+def test_the_written_out_gradient_is_that_of_the_potential() -> None:
+    torch.manual_seed(0)
+    model = small().double()
+    with torch.no_grad():
+        for p in model.parameters():
+            p += 0.3 * torch.randn_like(p)
+    x = torch.rand(2, 3, 9, 14, dtype=torch.float64, requires_grad=True)
+    level = torch.tensor([0.02, 0.2], dtype=torch.float64)
+    (by_autograd,) = torch.autograd.grad(model.potential(x, level).sum(), x)
+    assert torch.allclose(model(x, level), by_autograd, rtol=1e-10, atol=1e-12)
 
 
 def test_alpha_goes_to_one_as_the_level_goes_to_zero() -> None:
@@ -45,7 +64,7 @@ def test_alpha_goes_to_one_as_the_level_goes_to_zero() -> None:
 def test_an_lpn_with_squares_passes_any_edge() -> None:
     """Far from the center D grows as its input does: it is not bounded."""
     torch.manual_seed(0)
-    model = ScaledLPN(ScaledLPNConfig(channels=1, hidden=6))
+    model = small(channels=1, direct=(6, 6, 6))
     x = torch.randn(1, 1, 16, 16)
     near, far = (model(0.5 + size * x, 0.01) - 0.5 for size in (1e2, 1e4))
     assert float((far / near).median()) == pytest.approx(100, rel=0.05)
@@ -61,7 +80,7 @@ def test_the_level_is_a_unit_of_length_but_for_the_level_channel(kind: str) -> N
         with torch.no_grad():
             model.network.get_submodule("head").get_parameter("weight")[:, -1] = 0
     else:
-        model = ScaledLPN(ScaledLPNConfig(hidden=4, alpha=0.1, knee=1e-9))
+        model = small(alpha=0.1, knee=1e-9)
         with torch.no_grad():
             for part in (model.bias, model.gain, model.tap):
                 for p in part.values():
@@ -77,7 +96,7 @@ def test_a_level_for_each_image_is_that_of_one_by_one() -> None:
     torch.manual_seed(0)
     for model in (
         GradientStep(GradientStepConfig.scaled(widths=(4, 6))),
-        ScaledLPN(ScaledLPNConfig(hidden=4)),
+        small(),
     ):
         x, levels = torch.rand(3, 3, 16, 24), torch.tensor([0.01, 0.05, 0.2])
         together = model(x, levels)

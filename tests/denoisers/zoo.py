@@ -70,7 +70,7 @@ def own(model: ProximalDenoiser) -> Own | None:
 
 
 def _scaled_lpn(sigma: float = 0.1) -> ScaledLPN:
-    model = ScaledLPN(ScaledLPNConfig(channels=2, hidden=4, sigma=sigma))
+    model = ScaledLPN(ScaledLPNConfig(channels=2, direct=(2, 2, 2), hidden=(4, 2, 4), sigma=sigma))
     with torch.no_grad():  # away from the symmetric start
         for p in model.parameters():
             p += 0.05 * torch.randn_like(p)

@@ -1,35 +1,49 @@
 r"""Learned proximal networks of all noise levels and image sizes.
 
-    Psi_s(x) = s^2 psi_s((x - c) / s) + alpha_s / 2 |x - c|^2 + <c, x>,        D_s = grad Psi_s.
+    Psi_s(x) = (1 - alpha_s) s^2 psi_s((x - c) / s) + alpha_s / 2 |x - c|^2 + <c, x>,
+    D_s = grad Psi_s.
 
-psi_s is a UNet that is convex in its input z. Layer i computes, at its resolution,
+psi_s is convex in its input z and has two kinds of units. **Direct** units read the image alone, in
+pairs of opposite sign, at three scales k; **deep** layers i, a UNet, read them, each other and z:
 
-    a_i = S_i z + sum_j W_ij y_j + b_i,    y_i = softplus(a_i),    W_ij >= 0,
-    psi_s(z) = 1/2 sum_i <c_i, y_i^2>,                             c_i > 0.
+    a_k = (gamma_k S_k z, -gamma_k S_k z) + b_k,    y_k = phi(a_k),
+    a_i = gamma_i (S_i z + sum_j W_ij y_j) + b_i,   y_i = phi(a_i),      W_ij >= 0,
+    psi_s(z) = 1/2 sum_k <c_k, max(a_k, 0)^2> + sum_i <c_i, y_i>,        c > 0,
 
-**Convex.** y_i is convex and nonnegative, so y_i^2 is convex too. The level s enters through the
-biases b_i, the gains of the S_i and the c_i only, none of which touches convexity in x.
+with phi(a) = p (a - p / 2), p = min(max(a, 0), 1): zero below 0, a parabola up to 1, then a line.
+
+**Convex.** phi and max(a, 0)^2 are convex and do not fall, so psi_s is convex in z whatever the
+weights. The level s enters through b, gamma and c only, which do not touch that.
 
 **Why squares.** With psi_s = sum <c_i, y_i>, as in the published networks, grad psi_s is bounded,
 and at a small level s, where z = (x - c) / s is large and D must be nearly the identity, it cannot
-be. With squares psi_s grows as |z|^2: a unit that is on passes its filter on unchanged, however
-large the edge, and one that is off removes it. Layers that read others are on where these are:
-a filter passes where there is structure.
+be. With squares a direct unit that is on passes its filter on, however large the edge, and one that
+is off removes it. A deep layer moves the threshold: it adds at most a constant to what a unit
+passes, where there is structure around.
 
-**What bounds the largest eigenvalue of J_D.** Nothing, so far. Where y_i is large and a unit below
-it is at its kink, y_i^2 / 2 has the curvature beta y_i W_ij / 4 times that unit's filter: it grows
-with the edge. Trained on faces for 6,000 steps the largest eigenvalue was 2.75, and plain PnP-PGD
-at t = 1 diverged on all of 16 faces, although it denoises them at 33.9 dB at level 0.05. So none of
-these ships yet. Squares of the first layer alone would be bounded.
+**What bounds the largest eigenvalue of J_D.** phi' is in [0, 1] and phi'' too, and squares are only
+taken of direct units. So with g_i = d psi / d y_i <= G_i := c_i + sum_j W_ji^T gamma_j G_j, the
+Hessian of psi_s is at most
+
+    sum_k |c_k^{1/2} gamma_k S_k|^2 + sum_j max(G_j) |da_j / dz|^2,
+    |da_i / dz| <= |gamma_i| (|S_i| + sum_j |W_ij| |da_j / dz|),
+
+whatever the input: :meth:`ScaledLPN.expansion`. (j runs over direct and deep layers.) Squares of
+deep layers have no such bound: where y_i is large and a unit below it is at its kink, y_i^2 has a
+curvature that grows with y_i, that is, with the edge. Trained so, the largest eigenvalue was 2.75,
+and PnP-PGD diverged on all of 16 faces.
 
 **alpha_s** rises to 1 as s falls to 0, as it does for the best denoiser, which has to change
 nothing there: alpha_s = alpha + (1 - alpha) / (1 + (s / knee)^2). D_s^{-1} is 1/alpha_s-Lipschitz.
+
+The gradient is written out: one pass upwards and one downwards, in differentiable operations.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +54,7 @@ from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Rec
 from proxmatch.denoisers.icnn import nonnegative
 
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Width = Annotated[int, Field(ge=2, multiple_of=2)]
 
 
 class ScaledLPNConfig(BaseModel):
@@ -47,8 +62,8 @@ class ScaledLPNConfig(BaseModel):
 
     Attributes:
         channels: image channels.
-        hidden: channels of every layer.
-        beta: parameter of the softplus, for inputs in units of the noise.
+        direct: units that read the image alone, at each of the three scales, for each channel.
+        hidden: channels of the deep layers, at each of the three scales.
         alpha: strong convexity of the potential at large levels.
         knee: level below which it rises to 1.
         center: gray value c the input is measured from.
@@ -59,8 +74,8 @@ class ScaledLPNConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     channels: int = Field(3, ge=1)
-    hidden: int = Field(48, ge=2, multiple_of=2)
-    beta: float = Field(4.0, gt=0, allow_inf_nan=False)
+    direct: tuple[Width, Width, Width] = (72, 16, 16)
+    hidden: tuple[Width, Width, Width] = (48, 64, 64)
     alpha: float = Field(0.05, gt=0, lt=1)
     knee: float = Field(0.01, gt=0, allow_inf_nan=False)
     center: float = Field(0.5, allow_inf_nan=False)
@@ -81,19 +96,49 @@ class _Layer:
     reads: tuple[str, ...] = ()
 
 
-LAYERS = (
-    _Layer("first", 0),
-    _Layer("fine", 0, ("first",)),
-    _Layer("middle", 1, ("fine",)),
-    _Layer("coarse", 2, ("middle",)),
+DIRECT = (_Layer("edges_0", 0), _Layer("edges_1", 1), _Layer("edges_2", 2))
+DEEP = (
+    _Layer("fine", 0, ("edges_0",)),
+    _Layer("middle", 1, ("edges_1", "fine")),
+    _Layer("coarse", 2, ("edges_2", "middle")),
     _Layer("middle_again", 1, ("coarse", "middle")),
     _Layer("fine_again", 0, ("middle_again", "fine")),
 )
-SCALE = {layer.name: layer.scale for layer in LAYERS}
+SCALE = {layer.name: layer.scale for layer in (*DIRECT, *DEEP)}
 #: Image sides are brought to multiples of this.
 MULTIPLE = 8
 #: Biases, gains and taps are polynomials in the logarithm of the level, of this many terms.
 TERMS = 4
+#: Direct units look over the edge, so that no pixel is seen by fewer of them; others do not read
+#: these.
+RING = (1, 1, 1, 1)
+#: Weights between layers are kept multiplied with their fan-in over this, so that all weights are
+#: of a size that one learning rate fits.
+FAN = 5.0
+
+
+@dataclass
+class _Level:
+    """What the level decides, ``(B, channels, 1, 1)`` by layer: biases, gains and taps."""
+
+    bias: dict[str, Tensor]
+    gain: dict[str, Tensor]
+    tap: dict[str, Tensor]
+
+
+@dataclass
+class _Trace:
+    """What the upward pass leaves behind, by layer.
+
+    Attributes:
+        on: max(a, 0) of the direct units.
+        slope: phi'(a) = p.
+        y: phi(a).
+    """
+
+    on: dict[str, Tensor]
+    slope: dict[str, Tensor]
+    y: dict[str, Tensor]
 
 
 class ScaledLPN(ProximalDenoiser):
@@ -112,23 +157,26 @@ class ScaledLPN(ProximalDenoiser):
         config = config or ScaledLPNConfig()
         super().__init__(config.channels, config.sigma)
         self.config = config
-        h = config.hidden
         packed = (4 * config.channels, 16 * config.channels, 16 * config.channels)
+        units = {layer.name: config.channels * config.direct[layer.scale] for layer in DIRECT}
+        units |= {layer.name: config.hidden[layer.scale] for layer in DEEP}
+        filters = {n: u // 2 if n in _DIRECT else u for n, u in units.items()}
         self.filters = nn.ParameterDict(
-            {layer.name: torch.empty(h, packed[layer.scale], 3, 3) for layer in LAYERS}
+            {n: torch.empty(f, packed[SCALE[n]], 3, 3) for n, f in filters.items()}
         )
         self.reads = nn.ParameterDict(
             {
-                f"{layer.name}_of_{below}": torch.empty(h, h, *_kernel(layer, below))
-                for layer in LAYERS
+                _read(layer, below): torch.empty(
+                    units[layer.name], units[below], *_kernel(layer, below)
+                )
+                for layer in DEEP
                 for below in layer.reads
             }
         )
-        self.bias, self.gain, self.tap = (
-            nn.ParameterDict({layer.name: torch.zeros(TERMS, h) for layer in LAYERS})
-            for _ in range(3)
-        )
-        if not self.filters["first"].is_meta:
+        self.bias = nn.ParameterDict({n: torch.zeros(TERMS, u) for n, u in units.items()})
+        self.tap = nn.ParameterDict({n: torch.zeros(TERMS, u) for n, u in units.items()})
+        self.gain = nn.ParameterDict({n: torch.zeros(TERMS, f) for n, f in filters.items()})
+        if not self.filters["fine"].is_meta:
             initialize(self)
         self.to(memory_format=self.memory_format)
 
@@ -143,52 +191,53 @@ class ScaledLPN(ProximalDenoiser):
             z: images in units of the noise, ``(B, C, H, W)``, sides multiples of 8.
             sigma: levels, ``(B,)``.
         """
-        place = (sigma.log() + 3.5) / 2
-        terms = torch.stack([place**k for k in range(TERMS)], 1)  # (B, TERMS)
-        fine = F.pixel_unshuffle(z, 2)
-        middle = F.pixel_unshuffle(fine, 2)
-        views = (fine, middle, F.avg_pool2d(middle, 2))
-        y: dict[str, Tensor] = {}
+        level = self._at(sigma)
+        trace = self._up(z, level, self._weights())
         total = z.new_zeros(len(z))
-        for layer in LAYERS:
-            name, scale = layer.name, layer.scale
-            gain = (terms @ self.gain[name]).exp()[:, :, None, None]
-            a = gain * F.conv2d(views[scale], self.filters[name], padding=1)
-            for below in layer.reads:
-                weight = nonnegative(self.reads[f"{name}_of_{below}"])
-                if SCALE[below] == scale:
-                    a = a + F.conv2d(y[below], weight, padding=1)
-                elif SCALE[below] < scale:
-                    a = a + F.conv2d(y[below], weight, stride=2)
-                else:
-                    a = a + F.interpolate(F.conv2d(y[below], weight), scale_factor=2.0)
-            a = a + (terms @ self.bias[name])[:, :, None, None]
-            y[name] = F.softplus(a, beta=self.config.beta)
-            tap = (terms @ self.tap[name]).exp()[:, :, None, None]
-            total = total + (tap * y[name].square()).flatten(1).sum(1) / 2
+        for name, on in trace.on.items():
+            total = total + (level.tap[name] * on.square()).flatten(1).sum(1) / 2
+        for layer in DEEP:
+            total = total + (level.tap[layer.name] * trace.y[layer.name]).flatten(1).sum(1)
         return total
+
+    def convex_gradient(self, z: Tensor, sigma: Tensor) -> Tensor:
+        """Grad psi_s(z), the shape of z; arguments as in :meth:`convex`."""
+        level, weights = self._at(sigma), self._weights()
+        trace = self._up(z, level, weights)
+        back: dict[str, Tensor] = {}  # W^T delta by the layer that is read
+        views: dict[int, Tensor] = {}  # S^T delta by scale
+        for layer in reversed(DEEP):
+            name = layer.name
+            g = level.tap[name] + back[name] if name in back else level.tap[name]
+            delta = g * trace.slope[name] * level.gain[name]
+            _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=1))
+            for below in layer.reads:
+                _add(back, below, _adjoint(delta, weights[_read(layer, below)], layer, below))
+        for layer in DIRECT:
+            name = layer.name
+            delta = level.tap[name] * trace.on[name] + F.pad(back[name] * trace.slope[name], RING)
+            plus, minus = delta.chunk(2, 1)
+            delta = (plus - minus) * level.gain[name]
+            _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=2))
+        middle = views[1] + F.interpolate(views[2], scale_factor=2.0) / 4
+        out: Tensor = F.pixel_shuffle(views[0] + F.pixel_shuffle(middle, 2), 2)
+        return out
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D_s(x) = grad Psi_s(x), the shape of x."""
         x = self._check(x)
-        level = self._levels(x, sigma)
-        keep = torch.is_grad_enabled() and (
-            x.requires_grad or any(p.requires_grad for p in self.parameters())
-        )
-        with torch.inference_mode(False), torch.enable_grad():
-            z = x if keep and x.requires_grad else leaf(x)
-            out = self._gradient(z, level, create_graph=keep)
-        out = out.contiguous()
-        return out if keep else out.detach()
+        return self._denoised(x, self._levels(x, sigma)).contiguous()
 
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """Psi_s(x), ``(B,)``."""
         x = self._check(x)
         level = self._levels(x, sigma)
+        alpha = self.config.convexity(level)
         centered = x - self.config.center
-        quadratic = self.config.convexity(level) / 2 * centered.square().flatten(1).sum(1)
+        quadratic = alpha / 2 * centered.square().flatten(1).sum(1)
         linear = self.config.center * centered.flatten(1).sum(1)
-        return self._scaled(x, level) + quadratic + linear
+        psi = self.convex(_framed(centered / level.view(-1, 1, 1, 1)), level)
+        return (1 - alpha) * level**2 * psi + quadratic + linear
 
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D_s(x) and v -> J(x) v, over one graph that is kept for all v."""
@@ -196,9 +245,9 @@ class ScaledLPN(ProximalDenoiser):
         level = self._levels(x, sigma)
         with torch.inference_mode(False), torch.enable_grad():
             z = leaf(x)
-            out = self._gradient(z, level, create_graph=True)
+            out = self._denoised(z, level)
 
-        def jacobian(v: Tensor) -> Tensor:
+        def jacobian(v: Tensor) -> Tensor:  # J is symmetric
             with torch.inference_mode(False):
                 (product,) = torch.autograd.grad(out, z, v.detach().clone(), retain_graph=True)
             return product
@@ -209,6 +258,46 @@ class ScaledLPN(ProximalDenoiser):
         """alpha_s (Proposition B.1)."""
         level = self._levels(torch.zeros(1, self.channels, 1, 1, dtype=torch.float64), sigma)
         return float(self.config.convexity(level))
+
+    @torch.no_grad()
+    def expansion(self, sigma: float | None = None) -> float:
+        """An upper bound of the eigenvalues of J_D for every input; see the module's text.
+
+        It is safe, not tight: norms of convolutions are bounded by sums over their taps.
+
+        Args:
+            sigma: noise level; None means the denoiser's own.
+        """
+        place = self.filters["fine"]
+        at = self._levels(place.new_zeros(1, self.channels, 1, 1), sigma)
+        level, weights = self._at(at), self._weights()
+        largest = {n: float(p.amax()) for n, p in level.gain.items()}
+        # |view of the image|: packing pixels changes no norm, the mean of four halves it.
+        norm = {n: (1.0, 1.0, 0.5)[SCALE[n]] * _norm(p) for n, p in self.filters.items()}
+        tangent = {layer.name: 2**0.5 * largest[layer.name] * norm[layer.name] for layer in DIRECT}
+        for layer in DEEP:
+            read = sum(
+                _norm(weights[_read(layer, b)]) * _spread(layer, b) * tangent[b]
+                for b in layer.reads
+            )
+            tangent[layer.name] = largest[layer.name] * (norm[layer.name] + read)
+        most: dict[str, Tensor] = {}  # G
+        total = 0.0
+        for layer in reversed(DEEP):
+            name = layer.name
+            g = level.tap[name].flatten() + most.get(name, 0.0)
+            total += float(g.amax()) * tangent[name] ** 2
+            delta = g * level.gain[name].flatten()
+            for below in layer.reads:  # taps of the kernel that meet one unit below
+                read = weights[_read(layer, below)]
+                meet = 4.0 if SCALE[below] > layer.scale else 1.0
+                _add(most, below, meet * torch.einsum("o,oikl->i", delta, read))
+        for layer in DIRECT:
+            name = layer.name
+            total += float(most[name].amax()) * tangent[name] ** 2
+            total += float(level.tap[name].amax()) * tangent[name] ** 2
+        alpha = float(self.config.convexity(at))
+        return alpha + (1 - alpha) * total
 
     @property
     def smoothness(self) -> float:
@@ -223,52 +312,158 @@ class ScaledLPN(ProximalDenoiser):
     @property
     def reach(self) -> Reach:
         """Two convolutions at each scale on the way up, and as many on the way down."""
-        radius = sum(2 * (2 << layer.scale) + (2 << layer.scale) for layer in LAYERS)
+        radius = sum(2 * (2 << layer.scale) + (2 << layer.scale) for layer in (DIRECT[0], *DEEP))
         return Reach(2 * radius, MULTIPLE)
 
-    def _scaled(self, x: Tensor, level: Tensor) -> Tensor:
-        """s^2 psi_s((x - c) / s), ``(B,)``; sides are brought to multiples of 8 with gray."""
-        z = (x - self.config.center) / level.view(-1, 1, 1, 1)
-        height, width = x.shape[-2:]
-        if height % MULTIPLE or width % MULTIPLE:
-            z = F.pad(z, (0, -width % MULTIPLE, 0, -height % MULTIPLE))
-        return level**2 * self.convex(z, level)
-
-    def _gradient(self, x: Tensor, level: Tensor, create_graph: bool) -> Tensor:
-        """D_s(x) for an x that requires a gradient."""
-        (g,) = torch.autograd.grad(self._scaled(x, level).sum(), x, create_graph=create_graph)
-        c = self.config.center
-        alpha = self.config.convexity(level).view(-1, 1, 1, 1)
-        out: Tensor = g + alpha * (x - c) + c
+    def _denoised(self, x: Tensor, level: Tensor) -> Tensor:
+        """D_s(x), differentiable; sides are brought to multiples of 8 with gray."""
+        sigma = level.view(-1, 1, 1, 1)
+        alpha = self.config.convexity(sigma)
+        centered = x - self.config.center
+        g = self.convex_gradient(_framed(centered / sigma), level)
+        g = g[..., : x.shape[-2], : x.shape[-1]]
+        out: Tensor = (1 - alpha) * sigma * g + alpha * centered + self.config.center
         return out
+
+    def _at(self, sigma: Tensor) -> _Level:
+        """Biases, gains and taps at levels ``(B,)``."""
+        place = (sigma.log() + 3.5) / 2
+        terms = torch.stack([place**k for k in range(TERMS)], 1)  # (B, TERMS)
+
+        def value(table: nn.ParameterDict) -> dict[str, Tensor]:
+            return {name: (terms @ p)[:, :, None, None] for name, p in table.items()}
+
+        gain, tap = ({n: v.exp() for n, v in value(t).items()} for t in (self.gain, self.tap))
+        return _Level(value(self.bias), gain, tap)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """The W_ij."""
+        return {n: nonnegative(w) * (FAN / w[0].numel()) for n, w in self.reads.items()}
+
+    def _up(self, z: Tensor, level: _Level, weights: dict[str, Tensor]) -> _Trace:
+        """All units at z."""
+        fine = F.pixel_unshuffle(z, 2)
+        middle = F.pixel_unshuffle(fine, 2)
+        views = (fine, middle, F.avg_pool2d(middle, 2))
+        trace = _Trace({}, {}, {})
+        for layer in DIRECT:
+            name = layer.name
+            u = level.gain[name] * F.conv2d(views[layer.scale], self.filters[name], padding=2)
+            on = (torch.cat([u, -u], 1) + level.bias[name]).relu()
+            inner = on[..., 1:-1, 1:-1]
+            p = inner.clamp(max=1)
+            trace.on[name], trace.slope[name], trace.y[name] = on, p, p * (inner - p / 2)
+        for layer in DEEP:
+            name = layer.name
+            a = F.conv2d(views[layer.scale], self.filters[name], padding=1)
+            for below in layer.reads:
+                a = a + _apply(trace.y[below], weights[_read(layer, below)], layer, below)
+            a = level.gain[name] * a + level.bias[name]
+            p = a.clamp(0, 1)
+            trace.slope[name], trace.y[name] = p, p * (a - p / 2)
+        return trace
+
+
+_DIRECT = {layer.name for layer in DIRECT}
+
+
+def _read(layer: _Layer, below: str) -> str:
+    return f"{layer.name}_of_{below}"
 
 
 def _kernel(layer: _Layer, below: str) -> tuple[int, int]:
     """The kernel with which a layer reads another: 3 x 3; 2 x 2 from a finer one, else 1 x 1."""
-    side = {0: 3, 1: 2, -1: 1}[layer.scale - SCALE[below]]
+    side = 1 if below in _DIRECT else {0: 3, 1: 2, -1: 1}[layer.scale - SCALE[below]]
     return side, side
+
+
+def _apply(y: Tensor, weight: Tensor, layer: _Layer, below: str) -> Tensor:
+    """W y."""
+    if SCALE[below] == layer.scale:
+        return F.conv2d(y, weight, padding=weight.shape[-1] // 2)
+    if SCALE[below] < layer.scale:
+        return F.conv2d(y, weight, stride=2)
+    return F.interpolate(F.conv2d(y, weight), scale_factor=2.0)
+
+
+def _adjoint(delta: Tensor, weight: Tensor, layer: _Layer, below: str) -> Tensor:
+    """W^T delta."""
+    if SCALE[below] == layer.scale:
+        return F.conv_transpose2d(delta, weight, padding=weight.shape[-1] // 2)
+    if SCALE[below] < layer.scale:
+        return F.conv_transpose2d(delta, weight, stride=2)
+    return F.conv_transpose2d(4 * F.avg_pool2d(delta, 2), weight)
+
+
+def _spread(layer: _Layer, below: str) -> float:
+    """Norm of what comes after the convolution: a coarse pixel becomes four equal ones."""
+    return 2.0 if SCALE[below] > layer.scale else 1.0
+
+
+def _norm(weight: Tensor) -> float:
+    """A bound of the norm of a convolution: the sum of those of its taps.
+
+    A 2 x 2 one with stride 2 is a matrix from four pixels to one, whose norm is not above that.
+    """
+    taps = weight.detach().flatten(2).permute(2, 0, 1)
+    return float(torch.linalg.matrix_norm(taps.double(), 2).sum())
+
+
+def _framed(z: Tensor) -> Tensor:
+    """Images with zeros on the right and below, up to multiples of 8."""
+    height, width = z.shape[-2:]
+    if height % MULTIPLE or width % MULTIPLE:
+        return F.pad(z, (0, -width % MULTIPLE, 0, -height % MULTIPLE))
+    return z
+
+
+def _add(sums: dict[Any, Tensor], key: Any, term: Tensor) -> None:
+    sums[key] = sums[key] + term if key in sums else term
+
+
+def cosines(channels: int, side: int, number: int) -> Tensor:
+    """The lowest products of cosines on a window, orthonormal, ``(number, C, side, side)``.
+
+    Color is split into its mean and what is left, whose frequencies count double: there is less of
+    it, and it is smoother.
+    """
+    k, i = torch.arange(side)[:, None], torch.arange(side)
+    one = (torch.pi / side * (i + 0.5) * k).cos() * (2 / side) ** 0.5
+    one[0] /= 2**0.5
+    c, j = torch.arange(channels)[:, None], torch.arange(channels)
+    color = (torch.pi / channels * (j + 0.5) * c).cos() * (2 / channels) ** 0.5
+    color[0] /= 2**0.5
+    frequency = k.square() + i.square()
+    height = torch.cat([(1 + 3 * (q > 0)) * frequency[None] + (q > 0) for q in range(channels)])
+    chosen = height.flatten().argsort(stable=True)[:number]
+    basis = torch.einsum("cj,ka,lb->ckljab", color, one, one)
+    return basis.flatten(0, 2)[chosen.sort().values]
 
 
 @torch.no_grad()
 def initialize(denoiser: ScaledLPN) -> None:
-    """Draw weights so that D_s starts near the identity.
+    """Start as soft thresholding of cosine transforms, a little below the identity.
 
-    Filters come in pairs of opposite sign, so that grad psi starts nearly linear. The weights
-    between layers average. Then all taps are scaled together until D_s(x) - x is as small as can
-    be on smooth random images.
+    The direct units of scale k are the lowest cosines on windows of 6, 12 and 24 pixels. The
+    windows overlap three times along each axis, so that the taps are a ninth. The weights between
+    layers average, and the taps of the deep layers are small.
     """
-    for layer in LAYERS:
-        weight = denoiser.filters[layer.name]
-        half = torch.randn(len(weight) // 2, *weight.shape[1:]) * weight[0].numel() ** -0.5
-        weight.copy_(torch.cat([half, -half]))
-        denoiser.bias[layer.name][0] = -0.2
-    for weight in denoiser.constrained().values():
-        weight.copy_(torch.rand(weight.shape) / (2 * weight[0].numel()))
-    x = F.interpolate(torch.rand(8, denoiser.channels, 9, 9), size=(32, 32), mode="bilinear")
-    level = torch.full((8,), 0.05)
-    alpha = denoiser.config.convexity(level).view(-1, 1, 1, 1)
-    centered = x - denoiser.config.center
-    psi = denoiser(x, level) - alpha * centered - denoiser.config.center
-    scale = (psi * (1 - alpha) * centered).sum() / psi.square().sum()
-    for tap in denoiser.tap.values():
-        tap[0] += scale.log()
+    c = denoiser.channels
+    for layer in DIRECT:
+        name, weight = layer.name, denoiser.filters[layer.name]
+        number, pack = len(weight), 2 << min(layer.scale, 1)
+        basis = cosines(c, 3 * pack, min(number, c * (3 * pack) ** 2))
+        more = torch.randn(number - len(basis), *basis.shape[1:]) * basis[0].numel() ** -0.5
+        basis = torch.cat([basis, more])
+        if layer.scale:
+            basis = F.pixel_unshuffle(basis, 2)
+        weight.copy_(F.pixel_unshuffle(basis, 2) * (2.0 if layer.scale == 2 else 1.0))
+        denoiser.bias[name][0] = -1.5
+        denoiser.tap[name][0] = math.log((0.97 if layer.scale == 0 else 0.015) / 9)
+    for layer in DEEP:
+        name, weight = layer.name, denoiser.filters[layer.name]
+        weight.copy_(torch.randn(weight.shape) * weight[0].numel() ** -0.5)
+        denoiser.bias[name][0] = -0.2
+        denoiser.tap[name][0] = -5.0
+    for weight in denoiser.reads.values():
+        weight.copy_(torch.rand(weight.shape) / (2 * FAN))
