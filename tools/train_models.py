@@ -95,9 +95,9 @@ MODELS = {
     "gs-faces": Model("faces", "gs-scaled", 4_000, start="gs-photographs", gentle=0.4),
     "gs-histology": Model("histology", "gs-scaled", 5_000),
     "lpn-photographs": Model("photographs", "lpn-scaled", 3_000),
-    "lpn-grey": Model("grey", "lpn-scaled", 2_000),
-    "lpn-faces": Model("faces", "lpn-scaled", 1_000, start="lpn-photographs", gentle=0.5),
-    "lpn-histology": Model("histology", "lpn-scaled", 1_500),
+    "lpn-grey": Model("grey", "lpn-scaled", 1_000),
+    "lpn-faces": Model("faces", "lpn-scaled", 600, start="lpn-photographs", gentle=0.5),
+    "lpn-histology": Model("histology", "lpn-scaled", 800),
     "ridge-photographs": Model("photographs", "ridge", 1_200),
     "ridge-grey": Model("grey", "ridge", 2_000),
 }

@@ -260,3 +260,13 @@ def test_shipped_models_load_offline() -> None:
     for name in shipped():
         model = load(name)
         assert bool(torch.isfinite(model(torch.rand(1, model.channels, 64, 64))).all())
+
+
+def test_a_checkpoint_of_the_first_layout_still_loads() -> None:
+    """An LPN of one level and one size, written when these shipped; weights at random."""
+    model = load(Path(__file__).parent / "old_lpn")
+    assert isinstance(model, LPN)
+    assert (model.sigma, model.conditional, model.native_size) == (0.07, False, 8)
+    row = model(torch.linspace(0, 1, 64).view(1, 1, 8, 8))[0, 0, 0]
+    was = [0.380494, 0.237295, 0.559106, 0.149613, 0.167404, 0.433532, 0.440552, 0.414401]
+    assert row.tolist() == pytest.approx(was, abs=1e-5)
