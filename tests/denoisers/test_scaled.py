@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -59,6 +61,18 @@ def test_alpha_goes_to_one_as_the_level_goes_to_zero() -> None:
     assert found[1] == pytest.approx(config.alpha + (1 - config.alpha) / 2)
     assert found[3] == pytest.approx(config.alpha, rel=1e-4)
     assert bool((found.diff() < 0).all())
+
+
+def test_the_cosines_it_starts_from_are_a_tight_frame() -> None:
+    """Without thresholds and deep layers, grad psi is the identity up to the edge of the image."""
+    torch.manual_seed(0)
+    model = ScaledLPN(ScaledLPNConfig(channels=1)).double()
+    with torch.no_grad():
+        for name, tap in model.tap.items():
+            tap[0] = math.log(1 / 9) if name == "edges_0" else -40
+        model.bias["edges_0"].zero_()
+    z = torch.randn(1, 1, 16, 24, dtype=torch.float64)
+    assert torch.allclose(model.convex_gradient(z, torch.full((1,), 0.05).double()), z, atol=1e-5)
 
 
 def test_an_lpn_with_squares_passes_any_edge() -> None:

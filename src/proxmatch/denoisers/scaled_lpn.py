@@ -36,7 +36,9 @@ and PnP-PGD diverged on all of 16 faces.
 **alpha_s** rises to 1 as s falls to 0, as it does for the best denoiser, which has to change
 nothing there: alpha_s = alpha + (1 - alpha) / (1 + (s / knee)^2). D_s^{-1} is 1/alpha_s-Lipschitz.
 
-The gradient is written out: one pass upwards and one downwards, in differentiable operations.
+The gradient is written out: one pass upwards and one downwards, in differentiable operations. The
+network starts as soft thresholding of cosine transforms (:func:`initialize`): after 200 steps of
+training that was ahead of what random filters reach in thousands.
 """
 
 from __future__ import annotations
