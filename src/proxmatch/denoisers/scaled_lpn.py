@@ -38,7 +38,7 @@ nothing there: alpha_s = alpha + (1 - alpha) / (1 + (s / knee)^2). D_s^{-1} is 1
 
 The gradient is written out: one pass upwards and one downwards, in differentiable operations. The
 network starts as soft thresholding of cosine transforms (:func:`initialize`): after 200 steps of
-training that was ahead of what random filters reach in thousands.
+training it denoised faces at level 0.05 at 33.3 dB, where random filters had 31.5 after 740.
 """
 
 from __future__ import annotations
