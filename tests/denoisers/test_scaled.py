@@ -33,7 +33,7 @@ def test_a_scaled_lpn_is_convex_whatever_its_weights(seed: int, level: float, si
         for p in model.parameters():
             p.normal_(0, 0.5)  # nonnegative weights too: they are used as max(w, 0)
     x = 0.5 + size * torch.randn(1, 1, 5, 6, dtype=torch.float64)
-    spectrum = torch.linalg.eigvalsh(dense(model, x, level))
+    spectrum = torch.linalg.eigvalsh(dense(model, x, level).detach())
     lowest, largest = float(spectrum[0]), float(spectrum[-1])
     alpha = float(model.config.convexity(torch.tensor(level, dtype=torch.float64)))
     assert lowest >= alpha * (1 - 1e-9)
