@@ -278,11 +278,11 @@ class ScaledLPN(ProximalDenoiser):
         norm = {n: (1.0, 1.0, 0.5)[SCALE[n]] * _norm(p) for n, p in self.filters.items()}
         tangent = {layer.name: 2**0.5 * largest[layer.name] * norm[layer.name] for layer in DIRECT}
         for layer in DEEP:
-            read = sum(
-                _norm(weights[_read(layer, b)]) * _spread(layer, b) * tangent[b]
-                for b in layer.reads
+            below = sum(
+                _norm(weights[_read(layer, name)]) * _spread(layer, name) * tangent[name]
+                for name in layer.reads
             )
-            tangent[layer.name] = largest[layer.name] * (norm[layer.name] + read)
+            tangent[layer.name] = largest[layer.name] * (norm[layer.name] + below)
         most: dict[str, Tensor] = {}  # G
         total = 0.0
         for layer in reversed(DEEP):
@@ -290,10 +290,10 @@ class ScaledLPN(ProximalDenoiser):
             g = level.tap[name].flatten() + most.get(name, 0.0)
             total += float(g.amax()) * tangent[name] ** 2
             delta = g * level.gain[name].flatten()
-            for below in layer.reads:  # taps of the kernel that meet one unit below
-                read = weights[_read(layer, below)]
-                meet = 4.0 if SCALE[below] > layer.scale else 1.0
-                _add(most, below, meet * torch.einsum("o,oikl->i", delta, read))
+            for other in layer.reads:  # taps of the kernel that meet one unit below
+                read = weights[_read(layer, other)]
+                meet = 4.0 if SCALE[other] > layer.scale else 1.0
+                _add(most, other, meet * torch.einsum("o,oikl->i", delta, read))
         for layer in DIRECT:
             name = layer.name
             total += float(most[name].amax()) * tangent[name] ** 2
