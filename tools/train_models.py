@@ -91,8 +91,8 @@ DOMAINS = {
 }
 MODELS = {
     "gs-photographs": Model("photographs", "gs-scaled", 9_500),
-    "gs-grey": Model("grey", "gs-scaled", 3_500, start="gs-photographs", gentle=0.4),
-    "gs-faces": Model("faces", "gs-scaled", 4_000, start="gs-photographs", gentle=0.4),
+    "gs-grey": Model("grey", "gs-scaled", 2_500, start="gs-photographs", gentle=0.4),
+    "gs-faces": Model("faces", "gs-scaled", 3_000, start="gs-photographs", gentle=0.4),
     "gs-histology": Model("histology", "gs-scaled", 5_000),
     "lpn-photographs": Model("photographs", "lpn-scaled", 3_000),
     "lpn-grey": Model("grey", "lpn-scaled", 1_000),
