@@ -12,8 +12,10 @@ Distances and gaps are taken on the images as they are.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import torch
-from deepinv.loss.metric import SSIM
 from torch import Tensor
 
 from proxmatch.errors import InputError
@@ -22,7 +24,12 @@ SSIM_WINDOW = 11
 GAP_FLOOR = 1e-12
 PSNR_FLOOR = 1e-8
 
-_ssim = SSIM(max_pixel=1.0, norm_inputs="clip")
+
+@cache
+def _ssim() -> Any:
+    from deepinv.loss.metric import SSIM  # with torchmetrics, as slow to import as torch itself
+
+    return SSIM(max_pixel=1.0, norm_inputs="clip")
 
 
 def psnr(x: Tensor, truth: Tensor) -> Tensor:
@@ -75,7 +82,7 @@ def ssim(x: Tensor, truth: Tensor) -> Tensor:
             f"SSIM needs images of at least {SSIM_WINDOW} x {SSIM_WINDOW} pixels, got "
             f"{x.shape[-2]} x {x.shape[-1]}; use PSNR for smaller ones"
         )
-    value: Tensor = _ssim(x, truth)
+    value: Tensor = _ssim()(x, truth)
     return value
 
 
