@@ -7,10 +7,14 @@ used, so that ``import proxmatch`` is cheap.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+#: Silent unless a program asks for it: logging.basicConfig(level="INFO").
+logging.getLogger("proxmatch").addHandler(logging.NullHandler())
 
 _HOME = {
     "GradientStep": "denoisers",

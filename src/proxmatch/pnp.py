@@ -29,6 +29,7 @@ from torch import Tensor
 
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.metrics import decibels, distance, norm, relative_gap, ssim
+from proxmatch.plots.shown import ShownRun
 from proxmatch.problems import Problem
 
 EXPLOSION = 100.0
@@ -49,8 +50,8 @@ class Status(StrEnum):
     DIVERGED = "diverged"
 
 
-@dataclass(frozen=True)
-class PnPResult:
+@dataclass(frozen=True, repr=False)
+class PnPResult(ShownRun):
     """Reconstructions of B images and what was recorded on the way, over K iterations.
 
     Curves are None when they were not recorded, and NaN after an image has stopped.

@@ -122,6 +122,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         self.lipschitz: float | None = None
         self.record: dict[str, Any] = {}
 
+    def __repr__(self) -> str:
+        number = sum(p.numel() for p in self.parameters())
+        return f"{type(self).__name__}({self.channels} channel(s), {number:,} weights)"
+
     @abstractmethod
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D(x) = grad h(x).

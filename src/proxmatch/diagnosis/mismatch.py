@@ -36,6 +36,7 @@ from proxmatch.errors import InputError
 from proxmatch.learning.evidence import Candidate
 from proxmatch.learning.start import LEVEL, Sources, nearest_first, sources_of
 from proxmatch.metrics import psnr
+from proxmatch.plots.shown import ShownDiagnosis
 from proxmatch.pnp import Denoise, PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.transforms import Relaxed, Tuned, choose_strength
@@ -60,8 +61,8 @@ class Grade(StrEnum):
     BADLY = "badly mismatched"
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(ShownDiagnosis):
     """How a denoiser fares on images of a domain; means over the images, PSNR in dB.
 
     Attributes:

@@ -22,6 +22,8 @@ import torch
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.learning.assess import Assessment
 from proxmatch.learning.engine import RunStatus
+from proxmatch.plots.shown import ShownAdaptation
+from proxmatch.plots.text_tables import Rows
 
 #: What ``select="best"`` may lose on one problem for the sake of another, in dB.
 LEEWAY = 0.05
@@ -122,9 +124,18 @@ class Candidate:
         """The mean of the scores."""
         return sum(self.scores.values()) / len(self.scores)
 
+    def cells(self) -> dict[str, str]:
+        """A line of a table."""
+        scores = {f"{name}, dB": f"{score:.2f}" for name, score in self.scores.items()}
+        strength = f"{self.strength:.3g}"
+        level = "-" if self.sigma is None else f"{self.sigma:.3g}"
+        name = f"{self.name} (chosen)" if self.chosen else self.name
+        rest = {"level": level, "strength": strength, "seconds": f"{self.seconds:.1f}"}
+        return {"candidate": name, **scores, **rest}
 
-@dataclass(frozen=True)
-class AdaptationResult:
+
+@dataclass(frozen=True, repr=False)
+class AdaptationResult(ShownAdaptation):
     """An adapted denoiser.
 
     Attributes:
@@ -151,3 +162,6 @@ class AdaptationResult:
     source: str | None = None
     nearness: dict[str, float] = field(default_factory=dict)
     untried: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", Rows(self.table))  # prints as a table

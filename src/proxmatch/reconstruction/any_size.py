@@ -21,6 +21,7 @@ from proxmatch.data.domain import LUMA
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.denoisers.tiles import TILE, tiled
 from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.plots.shown import ShownReconstruction
 from proxmatch.pnp import OnDivergence, Status, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.problems.catalog import image_side, make_problem, options as read_options
@@ -37,8 +38,8 @@ SIDE, PICTURES = 64, 12
 Builder = Callable[[tuple[int, int]], Problem]
 
 
-@dataclass(frozen=True)
-class Reconstruction:
+@dataclass(frozen=True, repr=False)
+class Reconstruction(ShownReconstruction):
     """Reconstructed images, in the order of their measurements.
 
     Attributes:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import InputError
+from proxmatch.plots.shown import ShownCertificate
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
 from proxmatch.theory.inequalities import Constants, Row, check
@@ -21,6 +22,7 @@ from proxmatch.theory.trajectory import Trajectory, trace
 from proxmatch.theory.whatif import Outlook
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 LOCAL = (1, 10, 40)  # iterations at which L_H is also estimated on segments
@@ -57,8 +59,8 @@ class Run:
         return float(ratio.median()) if len(ratio) else math.nan
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(ShownCertificate):
     """Several denoisers on the same measurements, against one reference.
 
     Attributes:
@@ -99,6 +101,12 @@ class Certificate:
             for name, (path, seconds) in paths.items()
         }
         return cls(problem, runs, infimum)
+
+    def plot(self) -> Figure:
+        """Draw stationarity under its bound, and what the bound is made of."""
+        from proxmatch.theory.figure import draw
+
+        return draw(self)
 
     def table(self) -> Table:
         """One line an inequality, one column a denoiser: share, worst slack, tightness."""

@@ -22,6 +22,7 @@ halved, they would vote for the strength that made them.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -35,6 +36,8 @@ from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.spectrum import jacobian_spectrum
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
+from proxmatch.plots.shown import ShownTuned
+from proxmatch.plots.text_tables import Rows
 from proxmatch.pnp import Denoise, pnp_pgd
 from proxmatch.problems import Problem, by_name
 from proxmatch.transforms.relaxed import Relaxed
@@ -57,6 +60,8 @@ MARGIN = 0.95
 MIDDLING, MIDDLING_LEVEL = 0.1, 0.03
 #: Points of a run, images and Lanczos iterations with which L is measured along it.
 POINTS, SOME, ITERATIONS = 4, 2, 12
+
+log = logging.getLogger(__name__)
 
 D = TypeVar("D", bound=Denoise)
 Quality = Callable[[Tensor], Tensor]
@@ -85,9 +90,15 @@ class Trial:
     by_problem: dict[str, float]
     sigma: float | None = None
 
+    def cells(self) -> dict[str, str]:
+        """A line of a table."""
+        level = {} if self.sigma is None else {"level": f"{self.sigma:.3g}"}
+        psnr = {"PSNR, dB": f"{self.psnr:.2f}", "seconds": f"{self.seconds:.1f}"}
+        return {**level, "strength": f"{self.strength:.3g}", **psnr}
 
-@dataclass(frozen=True)
-class Tuned(Generic[D]):
+
+@dataclass(frozen=True, repr=False)
+class Tuned(ShownTuned, Generic[D]):
     """A denoiser of the strength that did best, and what was tried.
 
     Attributes:
@@ -102,6 +113,9 @@ class Tuned(Generic[D]):
     chosen: Trial
     table: tuple[Trial, ...]
     lipschitz: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", Rows(self.table))  # prints as a table
 
     @property
     def margin(self) -> float | None:
@@ -232,6 +246,7 @@ def choose_strength(
             seed=seed,
         )
     names = ", ".join(found.chosen.by_problem)
+    log.info("%s on %s: %r", type(denoiser.core).__name__, names, found)
     found.denoiser.record = {"problem": names, "images": len(images), **found.to_json()}
     return found
 

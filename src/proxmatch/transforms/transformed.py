@@ -39,6 +39,14 @@ class Transformed(ProximalDenoiser):
         self.always_convex = inner.always_convex
         self.train(inner.training)
 
+    def __repr__(self) -> str:
+        told = {k: v for k, v in self.settings.items() if isinstance(v, int | float | str)}
+        parts = [
+            repr(self.inner),
+            *(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in told.items()),
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     @property
     @abstractmethod
     def settings(self) -> dict[str, Any]:

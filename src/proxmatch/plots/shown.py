@@ -1,0 +1,247 @@
+"""What results have in common with people: ``plot()``, a short ``repr()``, a view in notebooks.
+
+Each class here is inherited by one kind of result and reads its attributes, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.plots.canvas import encoded
+from proxmatch.plots.curves import plot_curves, plot_scores, plot_trials
+from proxmatch.plots.side_by_side import Box, plot_images
+from proxmatch.plots.text_tables import Rows, html_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Titles of the curves of a run.
+CURVES = {
+    "psnr": "PSNR, dB",
+    "ssim": "SSIM",
+    "residual": "relative change (log)",
+    "mismatch": "mismatch $d_k$",
+    "gap": "relative gap",
+}
+
+
+class ShownRun:
+    """Of a :class:`~proxmatch.pnp.PnPResult`."""
+
+    images: Any
+    status: Any
+    iterations: Any
+    warm: Any
+    psnr: Any
+
+    def plot(
+        self,
+        number: int = 0,
+        *,
+        measured: Tensor | None = None,
+        truth: Tensor | None = None,
+        zoom: Box | bool = True,
+        figure: Figure | None = None,
+    ) -> Figure:
+        """Draw one image, beside what was measured and the truth where they are given.
+
+        Args:
+            number: of the image.
+            measured: measurements that are pictures, ``(B, C, h, w)``.
+            truth: the true images, ``(B, C, H, W)``.
+            zoom: the detail below: top, left and side in pixels; True for a busy one, or False.
+            figure: to draw into; a new one by default.
+        """
+        title = "reconstruction"
+        if self.psnr is not None:
+            title += f"\n{float(self.psnr[number, int(self.iterations[number])]):.2f} dB"
+        shown = {} if measured is None else {"measured": measured[number]}
+        shown[title] = self.images[number]
+        if truth is not None:
+            shown["truth"] = truth[number]
+        return plot_images(shown, zoom=zoom, figure=figure)
+
+    def plot_curves(self, *, figure: Figure | None = None) -> Figure:
+        """Draw what was recorded along the iterations."""
+        found = {
+            title: getattr(self, name)
+            for name, title in CURVES.items()
+            if getattr(self, name) is not None
+        }
+        return plot_curves(found, warm=self.warm, figure=figure)
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.images.shape[1:]))
+        told = f"{len(self.images)} image(s) of {size}, {_ends(self.status)}"
+        if self.psnr is not None:
+            last = self.psnr.gather(1, self.iterations[:, None].to(self.psnr.device))
+            told += f", mean PSNR {float(last.mean()):.2f} dB"
+        return f"{type(self).__name__}({told})"
+
+    def _repr_html_(self) -> str:
+        return _gallery(list(self.images), repr(self))
+
+
+class ShownReconstruction:
+    """Of a :class:`~proxmatch.reconstruction.Reconstruction`."""
+
+    images: Any
+    status: Any
+
+    def plot(
+        self,
+        number: int = 0,
+        *,
+        measured: Any = None,
+        truth: Any = None,
+        zoom: Box | bool = True,
+        figure: Figure | None = None,
+    ) -> Figure:
+        """Draw one image, beside what was measured and the truth where they are given.
+
+        Args:
+            number: of the image.
+            measured: measurements that are pictures, ``(C, h, w)`` each.
+            truth: the true images, ``(C, H, W)`` each.
+            zoom: the detail below: top, left and side in pixels; True for a busy one, or False.
+            figure: to draw into; a new one by default.
+        """
+        shown: dict[str, Tensor] = {} if measured is None else {"measured": measured[number]}
+        shown["reconstruction"] = self.images[number]
+        if truth is not None:
+            shown["truth"] = truth[number]
+        return plot_images(shown, zoom=zoom, figure=figure)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.images)} image(s), {_ends(self.status)})"
+
+    def _repr_html_(self) -> str:
+        return _gallery(list(self.images), repr(self))
+
+
+class ShownTuned:
+    """Of a :class:`~proxmatch.transforms.Tuned`."""
+
+    chosen: Any
+    table: Any
+    margin: Any
+
+    def plot(self, *, figure: Figure | None = None) -> Figure:
+        """Draw how well each strength did."""
+        trials = list(self.table)
+        levels = self.chosen.sigma is not None
+        return plot_trials(
+            [trial.sigma if levels else trial.strength for trial in trials],
+            [trial.psnr for trial in trials],
+            chosen=trials.index(self.chosen),
+            label="noise level s" if levels else "strength",
+            figure=figure,
+        )
+
+    def __repr__(self) -> str:
+        level = "" if self.chosen.sigma is None else f"level {self.chosen.sigma:.3g}, "
+        bound = "" if self.margin is None else f", t L = {self.margin:.2f}"
+        return (
+            f"{type(self).__name__}({level}strength {self.chosen.strength:.3g}, "
+            f"{self.chosen.psnr:.2f} dB, best of {len(self.table)}{bound})"
+        )
+
+    def _repr_html_(self) -> str:
+        return Rows(self.table)._repr_html_()
+
+
+class ShownAdaptation:
+    """Of an :class:`~proxmatch.learning.AdaptationResult`."""
+
+    denoiser: Any
+    evidence: Any
+    table: Any
+    history: Any
+    status: Any
+
+    def plot(self, *, figure: Figure | None = None) -> Figure:
+        """Draw the candidates that were compared, or the loss of a training."""
+        if self.table:
+            chosen = next((each.name for each in self.table if each.chosen), None)
+            scores = {each.name: each.score for each in self.table}
+            return plot_scores(scores, chosen=chosen, label="held-out PSNR, dB", figure=figure)
+        losses = [entry["loss"] for entry in self.history if "loss" in entry]
+        return plot_curves({"loss": torch.tensor([losses])} if losses else {}, figure=figure)
+
+    def __repr__(self) -> str:
+        chosen = next((each.name for each in self.table if each.chosen), None)
+        told = [str(self.status)]
+        if chosen is not None:
+            told.append(f"chosen: {chosen}")
+        if self.evidence is not None:
+            told.append(str(self.evidence))
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def _repr_html_(self) -> str:
+        said = html_table(["", ""], [["evidence", str(self.evidence)]])
+        return said + (Rows(self.table)._repr_html_() if self.table else "")
+
+
+class ShownDiagnosis:
+    """Of a :class:`~proxmatch.diagnosis.Diagnosis`."""
+
+    problem: Any
+    images: Any
+    verdict: Any
+    name: Any
+    psnr: Any
+    loss: Any
+    standings: Any
+    gap_curve: Any
+
+    def plot(self, *, figure: Figure | None = None) -> Figure:
+        """Draw the gap along the run, with a reference; else everything that was compared."""
+        if self.gap_curve is not None:
+            values = torch.tensor([self.gap_curve], dtype=torch.float64)
+            return plot_curves({"relative gap": values}, figure=figure)
+        scores = {each.name: each.score for each in self.standings}
+        return plot_scores(scores, chosen=self.name, figure=figure)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.name}, {self.problem}, {self.images} image(s): "
+            f"{self.verdict}, {self.psnr:.2f} dB, loses {self.loss:.2f} dB)"
+        )
+
+
+class ShownCertificate:
+    """Of a :class:`~proxmatch.theory.Certificate`."""
+
+    problem: Any
+    runs: Any
+    plot: Any
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{name} {run.share:.2%}" for name, run in self.runs.items())
+        return f"{type(self).__name__}({self.problem}: inequalities that hold: {shares})"
+
+    def _repr_html_(self) -> str:
+        rows = [[name, f"{run.share:.2%}"] for name, run in self.runs.items()]
+        return html_table([self.problem, "inequalities that hold"], rows) + encoded(self.plot())
+
+
+def _ends(status: Any) -> str:
+    """How many ended how."""
+    return ", ".join(f"{number} {end}" for end, number in Counter(map(str, status)).items())
+
+
+def _gallery(images: list[Tensor], text: str) -> str:
+    """At most six images as HTML, below a text."""
+    from matplotlib.figure import Figure
+
+    line = html_table([], [[text]])
+    drawable = [image for image in images if image.shape[0] in (1, 3)][:6]
+    if not drawable:
+        return line
+    figure = Figure(figsize=(2.2 * len(drawable), 2.4), layout="constrained")
+    named = {str(number): image for number, image in enumerate(drawable)}
+    return line + encoded(plot_images(named, zoom=False, figure=figure))
