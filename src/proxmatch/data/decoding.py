@@ -33,13 +33,16 @@ MAX_PIXELS = 100_000_000
 #: ``(H, W)`` gray or ``(H, W, 3)`` colors, uint8 or uint16.
 Pixels = npt.NDArray[np.unsignedinteger[Any]]
 
-_LIMIT = f"cut it into pictures of at most {MAX_PIXELS // 10**6} million"
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP")
 _ORIENTATION, _BITS, _PHOTOMETRIC, _SAMPLES = 274, 258, 262, 277  # TIFF tags; EXIF shares the first
 
 
-def load(path: Path) -> tuple[Pixels, str]:
+def load(path: Path, most: int = MAX_PIXELS) -> tuple[Pixels, str]:
     """The pixels of a file, and the SHA-256 of its bytes.
+
+    Args:
+        path: of the file.
+        most: pixels that a picture may have.
 
     Raises:
         DataError: with the reason, and without the path, if the file is not a whole picture.
@@ -48,14 +51,14 @@ def load(path: Path) -> tuple[Pixels, str]:
         if not path.is_file():
             raise DataError("no such file, or not a regular one")
         with path.open("rb") as file:
-            pixels = _decoded(file)
+            pixels = _decoded(file, most)
             file.seek(0)
             return pixels, hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:  # its text would name the path
         raise DataError(f"cannot be opened: {error.strerror}") from None
 
 
-def _decoded(file: BinaryIO) -> Pixels:
+def _decoded(file: BinaryIO, most: int) -> Pixels:
     head = file.read(25)
     if not head:
         raise DataError("empty file")
@@ -64,20 +67,20 @@ def _decoded(file: BinaryIO) -> Pixels:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a picture is whole or refused: nothing in between
             with Image.open(file, formats=_FORMATS) as image:
-                return _pixels(image, head, file)
+                return _pixels(image, head, file, most)
     except DataError:
         raise
     except UnidentifiedImageError:
         raise DataError("no picture of a known kind (PNG, JPEG, TIFF, BMP, WebP)") from None
     except Image.DecompressionBombError:
-        raise DataError(f"too many pixels: {_LIMIT}") from None
+        raise DataError(f"too many pixels: {_limit(most)}") from None
     except Exception as error:  # decoders raise almost anything at damaged data
         raise DataError(f"damaged or truncated ({type(error).__name__})") from error
 
 
-def _pixels(image: Any, head: bytes, file: BinaryIO) -> Pixels:
-    if image.width * image.height > MAX_PIXELS:
-        raise DataError(f"{image.width} x {image.height} pixels: {_LIMIT}")
+def _pixels(image: Any, head: bytes, file: BinaryIO, most: int) -> Pixels:
+    if image.width * image.height > most:
+        raise DataError(f"{image.width} x {image.height} pixels: {_limit(most)}")
     bits = _bits(image, head)
     if image.mode in ("I", "F") or bits not in (1, 2, 4, 8, 16):
         raise DataError("only 8 and 16 unsigned bits a channel have a known white: convert it")
@@ -93,6 +96,10 @@ def _pixels(image: Any, head: bytes, file: BinaryIO) -> Pixels:
     elif image.mode != "L":
         image = image.convert("L" if image.mode == "1" else "RGB")
     return _upright(_on_white(np.asarray(image)), orientation)
+
+
+def _limit(most: int) -> str:
+    return f"cut it into pictures of at most {most // 10**6} million"
 
 
 def _bits(image: Any, head: bytes) -> int:

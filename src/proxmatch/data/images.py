@@ -43,8 +43,13 @@ class ImageFile:
     digest: str
 
 
-def read_image(path: Path, channels: int = 3) -> ImageFile:
+def read_image(path: Path, channels: int = 3, *, most: int = decoding.MAX_PIXELS) -> ImageFile:
     """A picture as a tensor; gray is repeated for three channels, colors are weighted for one.
+
+    Args:
+        path: of the file.
+        channels: of the tensor, 1 or 3.
+        most: pixels that it may have.
 
     Raises:
         DataError: it is no whole picture; see :mod:`proxmatch.data.decoding`.
@@ -58,7 +63,7 @@ def read_image(path: Path, channels: int = 3) -> ImageFile:
     """
     if channels not in (1, 3):
         raise InputError(f"pictures have 1 or 3 channels, not {channels}")
-    found, digest = decoding.load(path)
+    found, digest = decoding.load(path, most)
     white = np.iinfo(found.dtype).max
     image = torch.from_numpy(found.astype(np.float32)).div_(float(white))
     image = image[None] if image.ndim == 2 else image.permute(2, 0, 1)

@@ -1,0 +1,183 @@
+"""The denoisers of a page, at a strength: those that come along, adapted ones, and plain methods.
+
+The strength is one number: the noise level that a denoiser of many levels is told, the t of one of
+a single level, the weight of total variation. Unless it is given, it is what ``proxmatch
+reconstruct`` takes: chosen on pictures that come along, once for each problem.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch.app.pages import Page
+from proxmatch.baselines import Identity, TotalVariation
+from proxmatch.baselines.total_variation import WEIGHTS
+from proxmatch.denoisers import ProximalDenoiser, load, shipped
+from proxmatch.errors import InputError
+from proxmatch.problems import Problem
+from proxmatch.reconstruction import at_strength
+from proxmatch.transforms import Lifted, Relaxed, tune
+from proxmatch.transforms.strength import LEVELS, MARGIN, MIDDLING_LEVEL
+
+#: Methods without a learned prior, and what they are called.
+PLAIN = {"tv": "total variation", "none": "no denoiser"}
+#: Chosen by trying the denoisers on the picture itself.
+AUTO = "auto"
+
+Builder = Callable[[tuple[int, int]], Problem]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A denoiser at a strength.
+
+    Attributes:
+        name: of the denoiser.
+        denoiser: to run.
+        strength: the number on the slider; None where there is none.
+        told: the strength in words.
+        usual: whether it is what the command line would take.
+    """
+
+    name: str
+    denoiser: Any
+    strength: float | None
+    told: str
+    usual: bool
+
+
+class Denoisers:
+    """Loaded once, for all pages; strengths that were chosen are kept."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, ProximalDenoiser] = {}
+        self._chosen: dict[tuple[Any, ...], Any] = {}
+        self._lock = threading.Lock()
+
+    def load(self, name: str, page: Page) -> ProximalDenoiser:
+        """A denoiser by name.
+
+        Raises:
+            InputError: there is none.
+        """
+        if name in page.denoisers:
+            return page.denoisers[name]
+        if name not in shipped():
+            raise InputError(f"there is no denoiser {name!r}")
+        with self._lock:
+            if name not in self._loaded:
+                self._loaded[name] = load(name).eval()
+            return self._loaded[name]
+
+    def known(self, name: str, page: Page, channels: int, problem: tuple[Any, ...]) -> bool:
+        """Whether its usual strength for a problem was chosen already, or needs no choice."""
+        if name == "none":
+            return True
+        if name != "tv" and not self.load(name, page).conditional:
+            return True
+        return (name, id(page.denoisers.get(name)), channels, problem) in self._chosen
+
+    def middling(self, name: str, page: Page, channels: int) -> Ready:
+        """At a strength that is right for many problems: for a first look."""
+        if name == "tv":
+            return self.at(name, page, channels, WEIGHTS[3])
+        base = self.load(name, page)
+        return self.at(name, page, channels, MIDDLING_LEVEL if base.conditional else 1.0)
+
+    def at(self, name: str, page: Page, channels: int, strength: float | None) -> Ready:
+        """At a given strength.
+
+        Raises:
+            InputError: no such denoiser or strength.
+        """
+        if name == "none":
+            return Ready(name, Identity(channels), None, "none", True)
+        if strength is None or not 0 < strength <= 1:
+            raise InputError(f"a strength is a number between 0 and 1, not {strength}")
+        if name == "tv":
+            return Ready(name, TotalVariation(strength), strength, f"weight {strength:.3g}", False)
+        base = fitted(self.load(name, page), channels)
+        if not base.conditional:
+            denoiser = base if strength == 1 else Relaxed(base, strength)
+            return Ready(name, denoiser, strength, f"t {strength:.2g}", strength == 1)
+        t = largest_step(base)
+        told = f"level {strength:.3g}, t {t:.2g}"
+        return Ready(name, Relaxed(base, t, strength), strength, told, False)
+
+    def usual(
+        self, name: str, page: Page, channels: int, build: Builder, problem: tuple[Any, ...]
+    ) -> Ready:
+        """At the strength that ``proxmatch reconstruct`` takes for this problem."""
+        if name == "none":
+            return self.at(name, page, channels, None)
+        key = (name, id(page.denoisers.get(name)), channels, problem)
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(name, page, channels, build)
+        denoiser = self._chosen[key]
+        if isinstance(denoiser, TotalVariation):
+            return Ready(name, denoiser, denoiser.weight, f"weight {denoiser.weight:.3g}", False)
+        relaxed = next((each for each in denoiser.chain if isinstance(each, Relaxed)), None)
+        if relaxed is None:
+            return Ready(name, denoiser, 1.0, "t 1", True)
+        if relaxed.level is None:
+            return Ready(name, denoiser, relaxed.t, f"t {relaxed.t:.2g}", True)
+        told = f"level {relaxed.level:.3g}, t {relaxed.t:.2g}"
+        return Ready(name, denoiser, relaxed.level, told, True)
+
+    def _choose(self, name: str, page: Page, channels: int, build: Builder) -> Any:
+        if name != "tv":
+            return at_strength(fitted(self.load(name, page), channels), None, build)
+        problem, images = simulated(build, channels)
+        if problem is None:
+            return TotalVariation(WEIGHTS[3])
+        return tune(TotalVariation, WEIGHTS, images, problem).denoiser
+
+
+def fitted(denoiser: ProximalDenoiser, channels: int) -> ProximalDenoiser:
+    """A denoiser for images of so many channels: itself, or lifted."""
+    return denoiser if denoiser.channels == channels else Lifted(denoiser, channels)
+
+
+def largest_step(denoiser: ProximalDenoiser) -> float:
+    """The largest t for which t L < 1 by the card of a denoiser of many levels."""
+    constant: float | None = getattr(denoiser.core, "lipschitz", None)
+    return min(1.0, MARGIN / constant) if constant else 1.0
+
+
+def simulated(build: Builder, channels: int) -> tuple[Problem | None, Tensor]:
+    """A small problem and embedded crops for it, if it can be made for another size."""
+    from proxmatch.data import embedded
+
+    images = embedded("photographs", 64).adaptation[::12]
+    images = images[:, :channels].contiguous()
+    for side in (64, 32, 16):
+        try:
+            problem = build((side, side))
+        except InputError:
+            continue
+        if problem.img_size[1:] == (64, 64):
+            return problem, images
+    return None, torch.empty(0)
+
+
+def choices() -> list[dict[str, Any]]:
+    """What can be chosen, as JSON values: name, label, and the ends of the slider."""
+    found = []
+    for name in shipped():
+        denoiser = load(name)
+        found.append(described(name, denoiser))
+    found.append({"name": "tv", "label": PLAIN["tv"], "low": 0.0005, "high": 0.2, "kind": "weight"})
+    found.append({"name": "none", "label": PLAIN["none"], "low": None, "high": None, "kind": None})
+    return found
+
+
+def described(name: str, denoiser: ProximalDenoiser) -> dict[str, Any]:
+    """A denoiser as a choice."""
+    low, high, kind = (LEVELS[0], LEVELS[-1], "level") if denoiser.conditional else (0.02, 1.0, "t")
+    return {"name": name, "label": name, "low": low, "high": high, "kind": kind}

@@ -1,0 +1,196 @@
+"""What each open page has: its pictures, its adapted denoisers and its jobs. All in memory."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proxmatch.app.jobs import Job
+from proxmatch.app.limits import LIMITS, Limits
+from proxmatch.data import encode_image, read_image
+from proxmatch.data.embedded import embedded_picture
+from proxmatch.data.images import Bits
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.errors import DataError, InputError
+
+#: Pictures of scikit-image's wheel that anybody recognizes.
+EMBEDDED = ("astronaut", "cat", "coffee", "rocket", "stereo_motorcycle", "immunohistochemistry")
+#: Longest side of a thumbnail.
+THUMB = 160
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A picture to work on.
+
+    Attributes:
+        name: of its file, or of an embedded one.
+        pixels: ``(1 or 3, H, W)`` in [0, 1].
+        bits: a channel, in the file.
+    """
+
+    name: str
+    pixels: Tensor
+    bits: Bits = 8
+
+
+@dataclass
+class Page:
+    """An open page.
+
+    Attributes:
+        pictures: what was dropped, by id, oldest first.
+        denoisers: what was adapted, by name.
+        jobs: by id, oldest first.
+    """
+
+    pictures: dict[str, Dropped] = field(default_factory=dict)
+    denoisers: dict[str, ProximalDenoiser] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+
+
+class Pages:
+    """All of them; those that were silent for longest are forgotten first."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
+        self._pages: dict[str, Page] = {}
+        self._lock = threading.Lock()
+
+    def open(self) -> tuple[str, list[Job]]:
+        """The id of a new page, and the jobs of those that had to go."""
+        with self._lock:
+            name, gone = secrets.token_urlsafe(16), []
+            self._pages[name] = Page()
+            while len(self._pages) > self.limits.pages:
+                oldest = next(iter(self._pages))
+                gone += list(self._pages.pop(oldest).jobs.values())
+            return name, gone
+
+    def find(self, name: str) -> Page:
+        """A page by its id.
+
+        Raises:
+            InputError: it was forgotten.
+        """
+        with self._lock:
+            if name not in self._pages:
+                raise InputError("this page was forgotten; load it again")
+            page = self._pages[name] = self._pages.pop(name)  # the newest now
+            return page
+
+    def keep(self, page: Page, picture: Dropped) -> str:
+        """Keep a picture; returns its id."""
+        with self._lock:
+            name = secrets.token_urlsafe(12)
+            page.pictures[name] = picture
+            while len(page.pictures) > self.limits.pictures:
+                page.pictures.pop(next(iter(page.pictures)))
+            return name
+
+    def add(self, page: Page, job: Job) -> None:
+        """Keep a job, and forget old ones that have ended.
+
+        Raises:
+            InputError: too many of them have not.
+        """
+        with self._lock:
+            if sum(not each.ended for each in page.jobs.values()) >= self.limits.waiting:
+                raise InputError("too many jobs are waiting; cancel one, or wait")
+            page.jobs[job.id] = job
+            ended = [key for key, each in page.jobs.items() if each.ended]
+            for key in ended[: max(0, len(page.jobs) - self.limits.runs)]:
+                page.jobs.pop(key)
+
+
+def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
+    """A picture out of the bytes of a file; the safe reader decides what is one.
+
+    Raises:
+        DataError: no whole picture, or one that is too large.
+    """
+    with tempfile.TemporaryDirectory(prefix="proxmatch-app-") as folder:
+        path = Path(folder) / "upload"
+        path.write_bytes(content)
+        file = read_image(path, most=limits.pixels)
+    pixels = file.pixels
+    if min(pixels.shape[1:]) < 16:
+        height, width = pixels.shape[1:]
+        raise DataError(f"{width} x {height} pixels: a picture is at least 16 on a side")
+    if bool((pixels == pixels[:1]).all()):
+        pixels = pixels[:1].clone()  # gray stays gray
+    return Dropped(_short(name), pixels, file.bits)
+
+
+def embedded(name: str) -> Dropped:
+    """One of the pictures that come along.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    if name not in EMBEDDED:
+        raise InputError(f"there is no picture {name!r}")
+    return Dropped(name, embedded_picture(name, 1))
+
+
+def smaller(pixels: Tensor, side: int | None) -> Tensor:
+    """A picture whose longest side is at most ``side``, in steps of 1/255.
+
+    Args:
+        pixels: ``(C, H, W)``.
+        side: None to leave it as it is.
+    """
+    longest = max(pixels.shape[1:])
+    if side is not None and longest > side:
+        height, width = (max(16, round(n * side / longest)) for n in pixels.shape[1:])
+        small = F.interpolate(
+            pixels[None], (height, width), mode="bilinear", antialias=True, align_corners=False
+        )
+        pixels = small[0].clamp(0, 1)
+    return pixels.mul(255).round().div(255)
+
+
+def thumbnail(picture: Dropped) -> bytes:
+    """A small PNG file of a picture."""
+    return encode_image(smaller(picture.pixels, THUMB))
+
+
+def crops_of(pictures: list[Dropped], size: int, side: int | None) -> list[Tensor]:
+    """Pictures in color to adapt to, ``(3, H, W)`` each.
+
+    Raises:
+        InputError: one is too small.
+    """
+    found = []
+    for picture in pictures:
+        pixels = smaller(picture.pixels, side)
+        if min(pixels.shape[1:]) < size:
+            raise InputError(f"{picture.name} is too small: at least {size} x {size} pixels")
+        found.append(pixels.expand(3, -1, -1).contiguous())
+    return found
+
+
+def busiest(images: Tensor, size: int, number: int) -> Tensor:
+    """Crops of the highest contrast, ``(number or fewer, C, size, size)``.
+
+    Args:
+        images: ``(C, H, W)``, at least ``size`` on a side.
+        size: side of a crop.
+        number: of crops.
+    """
+    cells = images.unfold(1, size, size).unfold(2, size, size).permute(1, 2, 0, 3, 4).flatten(0, 1)
+    order = torch.argsort(cells.flatten(1).std(1), descending=True)
+    return cells[order[:number]].contiguous()
+
+
+def _short(name: str) -> str:
+    """The name of a file without folders and control characters, and not too long."""
+    plain = "".join(c for c in name.replace("\\", "/").rpartition("/")[2] if c.isprintable())
+    return plain[-80:] or "picture"
