@@ -37,3 +37,9 @@ def crops(picture: Tensor, size: int, number: int) -> Tensor:
     order = cells.flatten(1).std(1).argsort(descending=True)
     places = torch.linspace(0, (len(cells) - 1) // 2, number).round().long()
     return cells[order[places]].contiguous()
+
+
+def spread(count: int, number: int) -> list[int]:
+    """So many of the numbers below ``count``, evenly spread from the first to the last."""
+    places: list[int] = torch.linspace(0, count - 1, min(number, count)).round().int().tolist()
+    return places

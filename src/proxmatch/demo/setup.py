@@ -35,7 +35,9 @@ class Setup:
         size: their side.
         steps: of the adaptation.
         iterations: PnP steps.
-        measured: measure L along the runs on the crops, and keep t L < 1 there.
+        judged: of the crops, how many strengths are compared on.
+        measured: measure L of the adapted denoiser along its runs on these, and keep t L < 1
+            there. The others have the L of their cards.
         certified: query points of a run at which J_D is looked at.
         lanczos: iterations with which it is.
         seed: of everything that is random.
@@ -56,8 +58,9 @@ class Setup:
     size: int = 64
     steps: int = 300
     iterations: int = 40
+    judged: int = 3
     measured: bool = True
-    certified: int = 3
+    certified: int = 2
     lanczos: int = 20
     seed: int = 0
 

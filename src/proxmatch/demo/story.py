@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proxmatch.baselines import no_denoiser, total_variation, wiener_filter
 from proxmatch.data import encode_image
-from proxmatch.demo.pictures import crops, whole
+from proxmatch.demo.pictures import crops, spread, whole
 from proxmatch.demo.setup import REAL, Picture, Setup
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum, load
 from proxmatch.diagnosis import Diagnosis, diagnose
@@ -175,15 +175,16 @@ def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: Non
     scenes = tuple(_scene(about, plan) for about in plan.pictures)
     parts = [crops(whole(name, plan.reduce), plan.size, plan.crops) for name in plan.others]
     few = torch.cat(parts)
+    some = few[spread(len(few), plan.judged)]
     small = problem_of(plan, (plan.size, plan.size))
     plain: dict[str, Tuned[Any]] = {
         "wiener": wiener_filter(few, small, seed=plan.seed),
-        "tv": total_variation(few, small, seed=plan.seed),
-        "none": no_denoiser(few, small, seed=plan.seed),
+        "tv": total_variation(some, small, seed=plan.seed),
+        "none": no_denoiser(some, small, seed=plan.seed),
     }
 
-    def chosen_for(denoiser: ProximalDenoiser) -> Tuned[Any]:
-        return choose_strength(denoiser, few, small, measured=plan.measured, seed=plan.seed)
+    def chosen_for(denoiser: ProximalDenoiser, measured: bool = False) -> Tuned[Any]:
+        return choose_strength(denoiser, some, small, measured=measured, seed=plan.seed)
 
     stage()
     wrong = chosen_for(source)
@@ -194,7 +195,7 @@ def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: Non
     trained = _adapted(source, few, small, plan)
     seconds = time.perf_counter() - started
     stage()
-    adapted = chosen_for(trained)
+    adapted = chosen_for(trained, plan.measured)
     stage()
     right = chosen_for(load(plan.right))
     chosen: dict[str, Tuned[Any]] = {"wrong": wrong, "adapted": adapted, "right": right, **plain}

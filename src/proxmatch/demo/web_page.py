@@ -79,6 +79,7 @@ def page(story: Story, says: Sequence[str], certificate: str, commands: str, pyt
         crops=[uri(encode_image(crop)) for crop in story.crops],
         crop_names=listed([called(name) for name in plan.others]),
         crop_count=count(len(story.crops)),
+        judged_count=count(min(plan.judged, len(story.crops))),
         called=called,
     )
 

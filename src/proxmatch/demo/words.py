@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from proxmatch.demo.pictures import spread
 from proxmatch.demo.story import Eigenvalues, Story
 from proxmatch.diagnosis import Grade
 
@@ -92,6 +93,7 @@ def python(story: Story, out: Path) -> str:
     plan = story.plan
     options = ", ".join(repr(option) for option in plan.options)
     name, size = story.scenes[0].about.name, plan.size
+    some = spread(len(story.crops), plan.judged)
     return f'''\
 from pathlib import Path
 import torch
@@ -109,7 +111,7 @@ print(pm.diagnose(source, crops, problem).advice())
 settings = gentle_settings(source, len(crops), steps={plan.steps}, check_every={plan.steps})
 adapted = pm.adapt(source, crops, problem, settings=settings,
                    select="last", held_out=False, draws=None).denoiser
-strong = pm.choose_strength(adapted, crops, problem).denoiser
+strong = pm.choose_strength(adapted, crops[{some}], problem).denoiser
 
 [picture] = read_images([folder / "pictures" / "{name}.png"])
 x = picture.pixels[None]
