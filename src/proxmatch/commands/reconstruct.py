@@ -40,6 +40,10 @@ def command(
     iterations: Iterations = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images handled together")] = None,
     tile: Annotated[int, typer.Option(min=32, help="side of the tiles of large images")] = 512,
+    sheet: Annotated[
+        bool,
+        typer.Option("--sheet", help="before/after sheets, metrics.csv and index.html beside them"),
+    ] = False,
     seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = None,
@@ -79,6 +83,18 @@ def command(
         steps = job.steps(done)
         with _screen.bar(steps, "reconstructing") as advance:
             results = job.run(done, advance)
+        if sheet:
+            from proxmatch.report.sheets import measured_again, write_sheets
+
+            before = measured_again(
+                job.files,
+                job.model.channels,
+                problem,
+                options or [],
+                simulate=simulate,
+                seed=seed,
+            )
+            write_sheets(out, results, before, f"{problem}, {model}")
     record = {"out": str(out), "problem": problem, "model": model, "files": results}
     _screen.show(record, json, _table(results, problem, simulate), f"wrote {out}")
     if any(result["status"] == "diverged" for result in results.values()):

@@ -26,7 +26,13 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\
 
 
 def document(
-    template: str, styles: Sequence[str], scripts: Sequence[str], numbers: Any, **values: Any
+    template: str,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    numbers: Any,
+    *,
+    local_pictures: bool = False,
+    **values: Any,
 ) -> bytes:
     """The page.
 
@@ -35,6 +41,7 @@ def document(
         styles: of ``assets/``.
         scripts: of ``assets/``.
         numbers: JSON for the scripts.
+        local_pictures: the page shows pictures of its own folder, not only those inside it.
         values: what else the template asks for.
     """
     style, script = _assets(styles), _assets(scripts)
@@ -45,7 +52,7 @@ def document(
             **values,
             style=Markup(style),  # noqa: S704  our own files
             script=Markup(script),  # noqa: S704
-            policy=_policy(style, script),
+            policy=_policy(style, script, local_pictures),
             numbers=htmlsafe_json_dumps(numbers, separators=(",", ":"), allow_nan=False),
         )
     )
@@ -53,10 +60,11 @@ def document(
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", html).encode("utf-8")
 
 
-def _policy(style: str, script: str) -> str:
+def _policy(style: str, script: str, local_pictures: bool) -> str:
     """Inline only, and of that only what has these fingerprints."""
+    pictures = "data: file: 'self'" if local_pictures else "data:"
     return (
-        f"default-src 'none'; img-src data:; style-src {_fingerprint(style)}; "
+        f"default-src 'none'; img-src {pictures}; style-src {_fingerprint(style)}; "
         f"script-src {_fingerprint(script)}; base-uri 'none'; form-action 'none'"
     )
 

@@ -1,0 +1,142 @@
+"""A folder of reconstructions to look at: before/after sheets, the figures as CSV, and a page.
+
+sheets/NAME.jpg    measured, reconstructed, and the truth where it is known, with a detail
+metrics.csv        one line a picture
+index.html         all of them on one page, which opens offline
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from proxmatch._internal.files import write_together
+from proxmatch.data import read_image
+from proxmatch.errors import DataError, InputError
+from proxmatch.plots import plot_images
+from proxmatch.problems.catalog import image_side, make_problem, options as read_options, reduction
+from proxmatch.report.document import document
+
+#: At most so many sheets are drawn, the first ones.
+MOST = 200
+COLUMNS = ("file", "source", "size", "status", "steps", "start", "psnr", "ssim")
+
+#: What was measured and the truth if it is known, ``(C, H, W)`` each, by the name of a result.
+Before = Callable[[str], tuple[Tensor, Tensor | None] | None]
+
+
+def write_sheets(
+    out: Path, results: Mapping[str, Mapping[str, Any]], before: Before, title: str
+) -> Path:
+    """Write the sheets, the table and the page of a finished folder; earlier ones are replaced.
+
+    Args:
+        out: the folder, which holds a picture for each result.
+        results: what is known of each, by the name of its picture.
+        before: see :data:`Before`; None where it cannot be shown.
+        title: of the page.
+
+    Returns:
+        The page.
+    """
+    sheets: dict[str, bytes] = {}
+    for name in list(results)[:MOST]:
+        found = before(name)
+        if found is not None:
+            sheets[f"{Path(name).stem}.jpg"] = sheet(out / name, *found, results[name])
+    (out / "sheets").mkdir(exist_ok=True)
+    write_together(out / "sheets", sheets)
+    rows = [
+        (name, f"sheets/{Path(name).stem}.jpg" if f"{Path(name).stem}.jpg" in sheets else None, one)
+        for name, one in results.items()
+    ]
+    page = document(
+        "sheets.html.j2", ("page.css", "sheets.css"), (), {}, title=title, rows=rows[:MOST],
+        total=len(results), simulated=any("psnr" in one for one in results.values()),
+        means=means(results), local_pictures=True,
+    )  # fmt: skip
+    write_together(out, {"metrics.csv": metrics_csv(results).encode(), "index.html": page})
+    return out / "index.html"
+
+
+def sheet(result: Path, measured: Tensor, truth: Tensor | None, told: Mapping[str, Any]) -> bytes:
+    """Measured, reconstructed and true, as a JPEG file."""
+    from matplotlib.figure import Figure
+
+    image = read_image(result, len(measured)).pixels
+    score = f"\n{told['psnr']:.2f} dB" if told.get("psnr") is not None else ""
+    shown = {"measured": measured, f"reconstruction{score}": image}
+    if truth is not None:
+        shown["truth"] = truth
+    tall = 3.2 * image.shape[1] / image.shape[2]
+    figure = Figure(figsize=(3.2 * len(shown), tall + 3.7), layout="constrained")
+    plot_images(shown, figure=figure)
+    file = io.BytesIO()
+    figure.savefig(file, format="jpeg", dpi=100, pil_kwargs={"quality": 90})
+    return file.getvalue()
+
+
+def metrics_csv(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line a picture; columns that no picture has are left out."""
+    columns = [c for c in COLUMNS[1:] if any(c in one for one in results.values())]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([COLUMNS[0], *columns])
+    for name, one in results.items():
+        writer.writerow([name, *(one.get(column) for column in columns)])
+    return out.getvalue()
+
+
+def means(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Means of the figures over the pictures that have them."""
+    found = {}
+    for column in ("start", "psnr", "ssim"):
+        values = [v for one in results.values() if isinstance(v := one.get(column), float)]
+        if values:
+            found[column] = sum(values) / len(values)
+    return found
+
+
+def measured_again(
+    sources: Mapping[str, Path],
+    channels: int,
+    problem: str,
+    given: Iterable[str],
+    *,
+    simulate: bool,
+    seed: int,
+) -> Before:
+    """What was measured, from the files themselves: they are it, or it is simulated once more.
+
+    Args:
+        sources: the file of each result.
+        channels: of the denoiser.
+        problem: its name.
+        given: its options, as text.
+        simulate: the files are clean.
+        seed: of the noise.
+    """
+    read = read_options(problem, given)
+
+    def before(name: str) -> tuple[Tensor, Tensor | None] | None:
+        try:
+            file = read_image(Path(sources[name]), channels)
+            if not simulate:
+                return file.pixels, None
+            factor = reduction(problem, read)
+            height, width = (n // factor for n in file.pixels.shape[1:])
+            truth = file.pixels[:, : height * factor, : width * factor].contiguous()
+            size = image_side(problem, (height, width), read)
+            made = make_problem(problem, size, read, channels=channels)
+            y = made.measure(truth[None], ids=[file.digest], seed=seed)[0]
+        except (DataError, InputError, OSError, KeyError, TypeError):
+            return None
+        drawable: Sequence[int] = (1, 3)
+        return (y, truth) if y.ndim == 3 and len(y) in drawable else (truth, truth)
+
+    return before

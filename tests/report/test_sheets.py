@@ -1,0 +1,81 @@
+"""A folder of reconstructions to look at, through the command that writes it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proxmatch import cli
+from proxmatch.data import encode_image
+from proxmatch.report.sheets import measured_again, metrics_csv
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two clean pictures, one with a name that HTML would trip over, reconstructed."""
+    place = tmp_path_factory.mktemp("sheets")
+    clean = place / "clean"
+    clean.mkdir()
+    generator = torch.Generator().manual_seed(0)
+    for name in ("a.png", "<b> & #1.png"):
+        (clean / name).write_bytes(encode_image(torch.rand(3, 64, 64, generator=generator)))
+    arguments = ["reconstruct", "lpn-photographs", str(clean), "--problem", "deblurring"]
+    out = place / "out"
+    told = ["--simulate", "--iterations", "1", "--sheet", "--json", "--out", str(out)]
+    assert cli.run([*arguments, *told]) == 0
+    return out
+
+
+def test_the_table_has_the_figures_of_the_record(folder: Path) -> None:
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = {row["file"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"a.png", "<b> & #1.png"}
+    for row in rows.values():
+        assert 5 < float(row["psnr"]) < 60
+        assert row["status"] == "completed"
+
+
+def test_every_picture_of_the_page_is_there(folder: Path) -> None:
+    text = (folder / "index.html").read_text("utf-8")
+    assert "&lt;b&gt; &amp; #1.png" in text
+    assert "<b> & #1" not in text
+    assert "default-src &#39;none&#39;" in text
+    sources = re.findall(r'<img src="([^"]+)"', text)
+    assert len(sources) == 2
+    for source in sources:
+        from urllib.parse import unquote
+
+        with Image.open(folder / unquote(source)) as sheet:
+            assert sheet.format == "JPEG"
+            assert min(sheet.size) > 200
+
+
+def test_what_is_shown_as_measured_is_what_was_reconstructed_from(tmp_path: Path) -> None:
+    """The noise of a simulation is a function of the file, so that it can be drawn again."""
+    import hashlib
+
+    import proxmatch as pm
+
+    content = encode_image(torch.rand(3, 32, 32))
+    (tmp_path / "x.png").write_bytes(content)
+    before = measured_again(
+        {"x.png": tmp_path / "x.png"}, 3, "deblurring", ["noise=0.1"], simulate=True, seed=3
+    )
+    found = before("x.png")
+    assert found is not None
+    truth = torch.from_numpy(np.array(Image.open(tmp_path / "x.png"))).permute(2, 0, 1) / 255
+    digest = hashlib.sha256(content).hexdigest()
+    problem = pm.gaussian_deblurring(32, noise=0.1)
+    torch.testing.assert_close(found[0], problem.measure(truth[None], ids=[digest], seed=3)[0])
+    assert before("gone.png") is None
+
+
+def test_columns_that_nothing_has_are_left_out() -> None:
+    text = metrics_csv({"a.png": {"size": "4 x 4", "status": "completed", "steps": 3}})
+    assert text.splitlines() == ["file,size,status,steps", "a.png,4 x 4,completed,3"]
