@@ -1,0 +1,104 @@
+"""The picture and the table of README.md, from embedded pictures and committed results.
+
+    python tools/readme.py picture   # writes docs/readme.jpg: two minutes on one core
+    python tools/readme.py table     # writes the table of README.md from results/priors
+
+The test of README compares the table with the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+README, PICTURE = ROOT / "README.md", ROOT / "docs" / "readme.jpg"
+CELLS = ROOT / "results" / "priors" / "reconstruction" / "cells"
+BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
+#: Rows of the table, and what they are called.
+ROWS = {
+    "none": "no denoiser",
+    "wiener": "Wiener filter of five faces",
+    "tv": "total variation",
+    "ffdnet": "FFDNet (no proximal map)",
+    "gs-photographs": "`gs-photographs`",
+    "gs-faces": "`gs-faces`",
+}
+PROBLEMS = ("deblurring", "super-resolution")
+
+
+def table() -> str:
+    """The table as Markdown: mean PSNR in dB of the test faces, the best of a column in bold."""
+    found: dict[tuple[str, str], float] = {}
+    for file in CELLS.glob("*.json"):
+        cell = json.loads(file.read_text(encoding="utf-8"))
+        about = cell["settings"]
+        if about["domain"] == "faces":
+            found[about["prior"], about["problem"]] = mean(cell["psnr"])
+    best = {p: max(found[row, p] for row in ROWS) for p in PROBLEMS}
+
+    def text(row: str, problem: str) -> str:
+        value = f"{found[row, problem]:.2f}"
+        return f"**{value}**" if found[row, problem] == best[problem] else value
+
+    lines = ["| PSNR in dB | deblurring | super-resolution x 4 |", "| --- | --- | --- |"]
+    for row, name in ROWS.items():
+        lines.append(f"| {name} | {' | '.join(text(row, p) for p in PROBLEMS)} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text: str) -> str:
+    """A text with the table between its two marks."""
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + table() + END + rest.split(END)[1]
+
+
+def picture() -> None:
+    """Astronaut, blurred and noisy: a Wiener filter, total variation, gs-photographs, the truth.
+
+    Strengths are chosen on crops of other pictures, alike for all three.
+    """
+    import torch
+    from matplotlib.figure import Figure
+
+    import proxmatch as pm
+    from proxmatch.baselines import total_variation, wiener_filter
+    from proxmatch.demo.pictures import crops, whole
+    from proxmatch.plots import plot_images
+
+    x = whole("astronaut", 2)[None]
+    others = ("coffee", "rocket", "stereo_motorcycle")
+    few = torch.cat([crops(whole(name, 2), 64, 1) for name in others])
+    problem, small = (pm.gaussian_deblurring(side) for side in (256, 64))
+    y = problem.measure(x)
+    chosen: dict[str, Any] = {
+        "Wiener filter": wiener_filter(few, small),
+        "total variation": total_variation(few, small),
+        "gs-photographs": pm.choose_strength(pm.load("gs-photographs"), few, small, measured=False),
+    }
+    images = {"measured": y[0]}
+    for name, tuned in chosen.items():
+        result = pm.pnp_pgd(tuned.denoiser, y, problem, truth=x)
+        assert result.psnr is not None  # noqa: S101
+        images[f"{name}, {float(result.psnr[0, -1]):.1f} dB"] = result.images[0]
+    images["truth"] = x[0]
+    figure = Figure(figsize=(12.5, 5.4), layout="constrained")
+    plot_images(images, zoom=(2, 76, 88), figure=figure)
+    figure.savefig(PICTURE, dpi=100, pil_kwargs={"quality": 88})
+
+
+def main() -> None:
+    """Write what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("picture", "table"))
+    if parser.parse_args().what == "picture":
+        picture()
+    else:
+        README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
