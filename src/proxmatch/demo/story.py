@@ -25,16 +25,15 @@ from proxmatch.diagnosis import Diagnosis, diagnose
 from proxmatch.learning import adapt, gentle_settings
 from proxmatch.pnp import PnPResult, Status, pnp_pgd
 from proxmatch.problems import Problem, make_problem
-from proxmatch.transforms import Tuned, choose_strength
+from proxmatch.transforms import Relaxed, Tuned, choose_strength
+from proxmatch.transforms.strength import Trial
 
 #: What :func:`tell` reports, in this order.
 STAGES = (
     "the plain methods, on the crops",
-    "the wrong denoiser: its strength, on the crops",
-    "the wrong denoiser: diagnosis",
+    "the wrong denoiser: diagnosis, beside the right one",
     "adapting it to the crops",
     "the adapted denoiser: its strength",
-    "the right denoiser: its strength",
     "whole pictures: the wrong denoiser",
     "whole pictures: the adapted denoiser",
     "whole pictures: the right denoiser",
@@ -183,21 +182,19 @@ def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: Non
         "none": no_denoiser(some, small, seed=plan.seed),
     }
 
-    def chosen_for(denoiser: ProximalDenoiser, measured: bool = False) -> Tuned[Any]:
-        return choose_strength(denoiser, some, small, measured=measured, seed=plan.seed)
-
     stage()
-    wrong = chosen_for(source)
-    stage()
-    diagnosis = diagnose(source, few, small, sources=[plan.right], seed=plan.seed)
+    reference = load(plan.right)
+    diagnosis = diagnose(
+        {plan.wrong: source}, some, small, sources={plan.right: reference}, seed=plan.seed
+    )
+    wrong = _strong(source, plan.wrong, diagnosis)
+    right = _strong(reference, plan.right, diagnosis)
     stage()
     started = time.perf_counter()
     trained = _adapted(source, few, small, plan)
     seconds = time.perf_counter() - started
     stage()
-    adapted = chosen_for(trained, plan.measured)
-    stage()
-    right = chosen_for(load(plan.right))
+    adapted = choose_strength(trained, some, small, measured=plan.measured, seed=plan.seed)
     chosen: dict[str, Tuned[Any]] = {"wrong": wrong, "adapted": adapted, "right": right, **plain}
     names = {
         "wrong": f"wrong: {plan.wrong}",
@@ -226,6 +223,13 @@ def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: Non
         warm=first.warm,
         seconds=seconds,
     )
+
+
+def _strong(denoiser: ProximalDenoiser, name: str, diagnosis: Diagnosis) -> Tuned[Any]:
+    """A denoiser at the strength that the diagnosis chose for it on the crops."""
+    one = next(each for each in diagnosis.standings if each.name == name)
+    trial = Trial(one.strength, one.score, one.score, 0, one.seconds, one.scores, one.sigma)
+    return Tuned(Relaxed(denoiser, one.strength, one.sigma), trial, (trial,))
 
 
 def problem_of(plan: Setup, size: tuple[int, int]) -> Problem:
