@@ -247,6 +247,8 @@ def test_a_long_run_is_cancelled_while_another_page_waits(browser: Any, address:
     assert first.inner_text("#status") == "Cancelled."
     done(second)
     assert second.evaluate("document.documentElement.scrollWidth") <= 400
+    box = second.locator("#compare").bounding_box()
+    assert box["width"] == pytest.approx(box["height"], rel=0.02)  # astronaut is square
     assert first.locator("#history tr").count() == 0
     assert second.locator("#history tr").count() == 1
     assert troubles == []

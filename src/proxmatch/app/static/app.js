@@ -269,7 +269,7 @@ function show(mine, k) {
   }
   frame.hidden = false;
   frame.style.aspectRatio = `${facts.width} / ${facts.height}`;
-  frame.style.height = `min(66vh, ${Math.round(facts.height * 2.5)}px)`;
+  frame.style.width = `min(100%, 66vh * ${facts.width / facts.height}, ${Math.round(facts.width * 2.5)}px)`;
   for (const [canvas, select] of [[over, sides.left], [under, sides.right]]) {
     const image = shown(mine, select.value, k);
     [canvas.width, canvas.height] = [facts.width, facts.height];
