@@ -207,8 +207,8 @@ def adaptation_settings(
 def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
     """A short training that one image does not mislead: averaged, and augmented where need be.
 
-    Denoisers of all noise levels are trained by proximal matching, with a gamma from the errors: it
-    is level with MSE where that works, and less misled by an unlucky image. Those of one level have
+    Denoisers of all noise levels are trained by proximal matching, with a gamma from the errors; on
+    one face it was level with MSE (``results/adaptation``). Those of one level have
     augmented images, query points of the reconstructions among the inputs, and the penalty where
     L < 1 is not kept by a choice of strength.
 
