@@ -102,7 +102,7 @@ def test_divergence_is_counted_and_everything_is_json(images: Tensor) -> None:
 
 def test_what_does_not_fit(images: Tensor) -> None:
     model = Wiener.fit(images, 0.1)
-    with pytest.raises(InputError, match="expected images"):
+    with pytest.raises(InputError, match="must have the shape"):
         pm.diagnose(model, images[:, :1], denoising(32), sources=())
     with pytest.raises(InputError, match="must have the shape"):
         pm.diagnose(model, images, denoising(16), sources=())

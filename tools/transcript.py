@@ -29,7 +29,7 @@ from PIL import Image
 import proxmatch as pm
 from proxmatch._internal.files import write_together
 from proxmatch.cli import run
-from proxmatch.data import encode_image, read_image
+from proxmatch.data import encode_image, read_file
 from proxmatch.denoisers import LPN, LPNConfig
 
 SCREEN = 24  # lines
@@ -288,7 +288,7 @@ def lay_out(data: Path) -> None:
     Image.open(faces[0]).crop((0, 0, 20, 20)).save(here / "tiny" / "face.png")
     Image.open(faces[1]).convert("L").save(here / "mixed" / "gray.png")
     Image.open(faces[2]).crop((10, 10, 60, 90)).save(here / "mixed" / "narrow.bmp")
-    (here / "mixed" / "deep.png").write_bytes(encode_image(read_image(faces[3]).pixels, bits=16))
+    (here / "mixed" / "deep.png").write_bytes(encode_image(read_file(faces[3]).pixels, bits=16))
     (here / "damaged.png").write_bytes(photographs[0].read_bytes()[:5000])
     (here / "text.png").write_text("no picture")
     (here / "settings.yaml").write_text("steps: 10\nlearning_rate: 0.1\n")
@@ -307,7 +307,7 @@ def _copy(files: list[Path], folder: Path) -> None:
 
 def _blurred(path: Path, bits: int = 8, side: int | None = None) -> bytes:
     """A measurement of a picture, or of its middle, as a picture: blurred, with noise."""
-    x = read_image(path).pixels[None]
+    x = read_file(path).pixels[None]
     top, left = ((n - (side or n)) // 2 for n in x.shape[2:])
     x = x[..., top : top + (side or x.shape[2]), left : left + (side or x.shape[3])]
     problem = pm.gaussian_deblurring((x.shape[2], x.shape[3]))

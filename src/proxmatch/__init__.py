@@ -33,9 +33,11 @@ _HOME = {
     "load": "denoisers",
     "make_problem": "problems",
     "pnp_pgd": "pnp",
+    "read_image": "data",
     "reconstruct": "reconstruction",
     "reproduce": "experiments.reproduction",
     "save": "denoisers",
+    "save_image": "data",
     "super_resolution": "problems",
     "train": "learning",
     "wiener_filter": "baselines",
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
         transforms as transforms,
     )
     from proxmatch.baselines import wiener_filter
-    from proxmatch.data import ImageDomain, embedded, few_shot
+    from proxmatch.data import ImageDomain, embedded, few_shot, read_image, save_image
     from proxmatch.denoisers import GradientStep, ProximalDenoiser, jacobian_spectrum, load, save
     from proxmatch.diagnosis import diagnose
     from proxmatch.experiments.reproduction import reproduce
@@ -101,9 +103,11 @@ __all__ = [
     "load",
     "make_problem",
     "pnp_pgd",
+    "read_image",
     "reconstruct",
     "reproduce",
     "save",
+    "save_image",
     "super_resolution",
     "train",
     "wiener_filter",

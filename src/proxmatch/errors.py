@@ -32,6 +32,10 @@ class UnknownLipschitzError(ProxmatchError, ArithmeticError):
     """L of a gradient-step denoiser was asked for but never estimated."""
 
 
+class NotProximalError(ProxmatchError, TypeError):
+    """A denoiser without a potential was asked for what only a proximal map has."""
+
+
 class CheckpointError(ProxmatchError):
     """A checkpoint is missing, truncated, foreign, or does not fit its configuration."""
 
@@ -78,6 +82,10 @@ class NotConvergedWarning(ProxmatchWarning):
 
 class DivergenceWarning(ProxmatchWarning):
     """Some images of a reconstruction diverged and were stopped."""
+
+
+class SuspiciousWarning(ProxmatchWarning):
+    """Some images of a reconstruction are probably worse than what they were made from."""
 
 
 class StepSizeWarning(ProxmatchWarning):

@@ -43,11 +43,12 @@ OnDivergence = Literal["warn", "ignore"]
 
 
 class Status(StrEnum):
-    """How the iteration of an image ended."""
+    """How the iteration of an image ended; whether it is suspicious, :func:`reconstruct` says."""
 
     COMPLETED = "completed"
     CONVERGED = "converged"
     DIVERGED = "diverged"
+    SUSPICIOUS = "suspicious"
 
 
 @dataclass(frozen=True, repr=False)
@@ -327,7 +328,13 @@ def _denoised(
             sigma = sigma[rows]
         z = z[rows]
     version = None if z.is_inference() else z._version  # inference tensors keep no count
-    out = denoiser(z, sigma) if len(z) else z
+    try:
+        out = denoiser(z, sigma) if len(z) else z
+    except (TypeError, AttributeError) as error:
+        hint = "it may need a noise level, pass sigma" if sigma is None else "see how it is called"
+        raise InputError(
+            f"the {name} cannot be called as {name}(images, {sigma}): {error}; {hint}"
+        ) from error
     if version is not None and z._version != version:
         raise InputError(f"the {name} changed its input in place; let it work on a copy")
     if not isinstance(out, Tensor) or out.shape != z.shape or out.dtype != z.dtype:

@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from proxmatch.cli import run
-from proxmatch.data import encode_image, read_image
+from proxmatch.data import encode_image, read_file
 from proxmatch.denoisers import load
 from proxmatch.errors import CheckpointError, DataError, InputError
 from proxmatch.learning import TrainingSettings
@@ -77,7 +77,7 @@ def test_pictures(
 ) -> None:  # fmt: skip
     path = tmp_path / "a.png"
     path.write_bytes(damaged(originals[kind], changes, keep))
-    found = attempt(lambda: read_image(path), DataError, "")
+    found = attempt(lambda: read_file(path), DataError, "")
     if found is not None:
         assert found.pixels.ndim == 3
         assert bool(((found.pixels >= 0) & (found.pixels <= 1)).all())
@@ -89,7 +89,7 @@ def test_anything_as_a_picture(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(data)
     with pytest.raises(DataError):
-        read_image(path)
+        read_file(path)
 
 
 values = st.recursive(

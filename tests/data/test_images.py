@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from PIL import Image
 from torchvision.io import ImageReadMode, decode_png
 
-from proxmatch.data import encode_image, image_files, read_image, read_images
+from proxmatch.data import encode_image, image_files, read_file, read_files
 from proxmatch.data.domain import LUMA
 from proxmatch.data.images import Bits, Format
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
@@ -28,7 +28,7 @@ def test_what_is_written_is_read(
     image = torch.from_numpy(levels / white).float()
     path = tmp_path / f"a.{format}"
     path.write_bytes(encode_image(image, format, bits))
-    found = read_image(path, channels)
+    found = read_file(path, channels)
     assert found.bits == bits
     assert torch.equal((found.pixels * white).round().long(), torch.from_numpy(levels))
 
@@ -60,11 +60,11 @@ def test_values_outside_the_range_are_clipped_and_rounded() -> None:
 def test_gray_and_colors(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    gray = read_image(tmp_path / "a.png", 1).pixels
+    gray = read_file(tmp_path / "a.png", 1).pixels
     expected = torch.einsum("c,hwc->hw", LUMA, torch.from_numpy(pixels).float() / 255)
     torch.testing.assert_close(gray, expected[None])
     Image.fromarray(pixels[..., 0]).save(tmp_path / "b.png")
-    colors = read_image(tmp_path / "b.png", 3).pixels
+    colors = read_file(tmp_path / "b.png", 3).pixels
     assert colors.shape == (3, 4, 6)
     assert torch.equal(colors[0], colors[2])
 
@@ -74,10 +74,10 @@ def test_a_damaged_file_among_many_is_named_and_left_out(tmp_path: Path) -> None
         Image.new("L", (8, 8), i).save(tmp_path / f"a{i}.png")
     (tmp_path / "a3.png").write_bytes((tmp_path / "a1.png").read_bytes()[:40])
     with pytest.warns(SkippedFilesWarning, match="a3.png"):
-        found = read_images(image_files([tmp_path]), 1)
+        found = read_files(image_files([tmp_path]), 1)
     assert [file.path.name for file in found] == ["a1.png", "a2.png", "a10.png"]
     with pytest.raises(DataError, match=r"a3.png: (damaged|no picture)"):
-        read_images([tmp_path / "a3.png"])
+        read_files([tmp_path / "a3.png"])
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="8 or 16"):
         encode_image(torch.rand(3, 4, 4), bits=12)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="1 or 3"):
-        read_image(tmp_path, 2)
+        read_file(tmp_path, 2)

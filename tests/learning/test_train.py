@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import (
@@ -19,8 +20,10 @@ from proxmatch.denoisers import (
 from proxmatch.errors import CheckpointError, InputError
 from proxmatch.learning import Optimizer, Preset, TrainingSettings, train
 from proxmatch.learning.progress import bar
+from proxmatch.learning.training import continued
 from proxmatch.metrics import psnr
 from proxmatch.problems import gaussian_deblurring
+from proxmatch.transforms import Relaxed
 
 SETTINGS = TrainingSettings(steps=100, batch=4, noise=0.1, optimizer=Optimizer(rate=1e-2))
 PRESETS = {
@@ -143,3 +146,26 @@ def test_a_denoiser_of_another_layout_is_no_start(folder: Path, tmp_path: Path) 
     other = GradientStep(GradientStepConfig(channels=1, widths=(4, 8)))
     with pytest.raises(InputError, match="layout"):
         train(PRESETS["gs"], images, tmp_path, start=other)
+
+
+def test_a_denoiser_at_hand_is_trained_on(folder: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(1, 8, 3, padding=1), nn.Softplus(), nn.Conv2d(8, 1, 3, padding=1))
+    own = GradientStep.of(nn.Sequential(*layers), channels=1, sigma=0.1)
+    before = {name: t.clone() for name, t in own.state_dict().items()}
+    images = ImageDomain(folder, 12, channels=1)
+    settings = SETTINGS.model_copy(update={"steps": 60})
+    found = train(own, images, tmp_path, settings=settings).denoiser
+    assert all(torch.equal(before[name], t) for name, t in own.state_dict().items())
+    x = images.tensor()
+    noisy = x + 0.1 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert float((psnr(found(noisy), x) - psnr(own(noisy), x)).mean()) > 1
+    assert found.record["start"]["weights"]
+    again = load(tmp_path / "model", network=nn.Sequential(*layers))
+    torch.testing.assert_close(again(noisy), found(noisy))
+
+
+def test_a_transformed_denoiser_is_not_trained() -> None:
+    with pytest.raises(InputError, match="is not trained"):
+        continued(Relaxed(GradientStep(), 0.5), 64)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proxmatch.app.jobs import Job
 from proxmatch.app.limits import LIMITS, Limits
-from proxmatch.data import encode_image, read_image
+from proxmatch.data import encode_image, read_file
 from proxmatch.data.embedded import embedded_picture
 from proxmatch.data.images import Bits
 from proxmatch.denoisers import ProximalDenoiser
@@ -119,7 +119,7 @@ def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
     with tempfile.TemporaryDirectory(prefix="proxmatch-app-") as folder:
         path = Path(folder) / "upload"
         path.write_bytes(content)
-        file = read_image(path, most=limits.pixels)
+        file = read_file(path, most=limits.pixels)
     pixels = file.pixels
     if min(pixels.shape[1:]) < 16:
         height, width = pixels.shape[1:]

@@ -45,7 +45,7 @@ def python(wish: Wish, ready: Ready, channels: int) -> str:
     problem = f"pm.make_problem({wish.problem!r}, tuple(x.shape[-2:]){options}, "
     problem += f"channels={channels},\n"
     problem += f"                          iterations={wish.iterations})"
-    read = f'file = pm.data.read_image(Path("picture.png"), {channels})'
+    read = f'file = pm.data.read_file(Path("picture.png"), {channels})'
     start = f"from pathlib import Path\n\nimport proxmatch as pm\n\n{read}\n"
     if wish.simulate:
         return f"""\

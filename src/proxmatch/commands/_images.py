@@ -13,10 +13,10 @@ def pictures(folder: Path, number: int, channels: int, downscale: int = 1) -> li
     """The first pictures of a folder, whole, ``(C, H, W)`` each; by an area filter if smaller."""
     from torch.nn.functional import avg_pool2d
 
-    from proxmatch.data import image_files, read_images
+    from proxmatch.data import image_files, read_files
     from proxmatch.errors import InputError
 
-    found = read_images(image_files([folder])[:number], channels)
+    found = read_files(image_files([folder])[:number], channels)
     for file in found:
         if min(file.pixels.shape[1:]) < downscale:
             raise InputError(

@@ -52,7 +52,8 @@ def command(
     """Reconstruct pictures from their measurements, of any size and number.
 
     Files that are done already are not done again, so that the same command goes on after an
-    interruption. Exit code 1: some images diverged.
+    interruption. Gray pictures stay gray. Exit code 1: some images diverged, or are suspicious:
+    the run shows that they are probably worse than what they were made from.
 
     Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp
 
@@ -96,9 +97,31 @@ def command(
             )
             write_sheets(out, results, before, f"{problem}, {model}")
     record = {"out": str(out), "problem": problem, "model": model, "files": results}
-    _screen.show(record, json, _table(results, problem, simulate), f"wrote {out}")
-    if any(result["status"] == "diverged" for result in results.values()):
+    _screen.show(
+        record, json, _table(results, problem, simulate), *_warned(results), f"wrote {out}"
+    )
+    if any(result["status"] in ("diverged", "suspicious") for result in results.values()):
         raise typer.Exit(1)
+
+
+def _warned(results: dict[str, dict[str, Any]]) -> list[str]:
+    """What is wrong with suspicious images, and what to try."""
+    from proxmatch.reconstruction.soundness import ADVICE, Sign
+
+    why: dict[Sign, list[str]] = {}
+    for name, result in results.items():
+        if result["status"] == "suspicious":
+            why.setdefault(Sign(result["signs"][0]), []).append(name)
+    lines = [
+        f"suspicious: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}: {ADVICE[sign]}"
+        for sign, names in why.items()
+    ]
+    if lines:
+        lines.append(
+            "try: proxmatch diagnose MODEL --images CLEAN --problem ..., another model (proxmatch "
+            "models), or proxmatch adapt MODEL --images CLEAN --problem ..., CLEAN a few like these"
+        )
+    return lines
 
 
 def _table(results: dict[str, dict[str, Any]], problem: str, simulate: bool) -> RenderableType:

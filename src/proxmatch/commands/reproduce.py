@@ -12,7 +12,15 @@ from proxmatch.commands import _experiment
 from proxmatch.errors import InputError
 
 #: The studies, for the help; they are imported when one is run.
-STUDY_NAMES = ("denoising", "reconstruction", "proximal", "solver", "certificates", "adaptation")
+STUDY_NAMES = (
+    "denoising",
+    "reconstruction",
+    "proximal",
+    "solver",
+    "certificates",
+    "adaptation",
+    "detector",
+)
 
 
 class ScaleChoice(StrEnum):

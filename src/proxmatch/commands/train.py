@@ -26,6 +26,9 @@ def command(
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="in place of the preset's")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images a step")] = None,
+    channels: Annotated[
+        int | None, typer.Option(help="1 for gray images, 3 for color; those of the preset")
+    ] = None,
     downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
     validation: Annotated[
         int,
@@ -43,6 +46,8 @@ def command(
     """Train a denoiser on a folder of images; the same command goes on after an interruption.
 
     Example: proxmatch train lpn --images photographs --out runs/lpn --steps 2000
+
+    Example: proxmatch train gs --channels 1 --images x-rays --out runs/gray
     """
     from proxmatch._internal.locks import owned
     from proxmatch.data import ImageDomain
@@ -55,13 +60,23 @@ def command(
     if name not in PRESETS:
         raise InputError(f"no family or preset {family!r}; there are lpn, gs, {', '.join(PRESETS)}")
     preset = PRESETS[name]
+    if channels not in (None, 1, 3):
+        raise InputError(f"pictures have 1 or 3 channels, not {channels}")
+    if channels is not None:
+        model = preset.model.model_copy(update={"channels": channels})
+        preset = preset.model_copy(update={"model": model})
     settings = TrainingSettings.from_yaml(config) if config else preset.settings
     changes = {"seed": seed, "steps": steps, "batch": batch}
     settings = settings.model_copy(update={k: v for k, v in changes.items() if v is not None})
 
     def opened(split: Split | None) -> ImageDomain:
-        channels = preset.model.channels
-        return ImageDomain(images, preset.size, split=split, downscale=downscale, channels=channels)
+        return ImageDomain(
+            images,
+            preset.size,
+            split=split,
+            downscale=downscale,
+            channels=preset.model.channels,
+        )
 
     domain = opened("train" if validation else None)
     held_out = None

@@ -3,7 +3,8 @@
 from proxmatch.data.domain import ImageDomain
 from proxmatch.data.embedded import EmbeddedDomain, embedded
 from proxmatch.data.few_shot import FewShot, few_shot
-from proxmatch.data.images import ImageFile, encode_image, image_files, read_image, read_images
+from proxmatch.data.given import image_batch, image_list, read_image, save_image
+from proxmatch.data.images import ImageFile, encode_image, image_files, read_file, read_files
 
 __all__ = [
     "EmbeddedDomain",
@@ -13,7 +14,11 @@ __all__ = [
     "embedded",
     "encode_image",
     "few_shot",
+    "image_batch",
     "image_files",
+    "image_list",
+    "read_file",
+    "read_files",
     "read_image",
-    "read_images",
+    "save_image",
 ]

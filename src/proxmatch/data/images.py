@@ -43,12 +43,14 @@ class ImageFile:
     digest: str
 
 
-def read_image(path: Path, channels: int = 3, *, most: int = decoding.MAX_PIXELS) -> ImageFile:
+def read_file(
+    path: Path, channels: int | None = 3, *, most: int = decoding.MAX_PIXELS
+) -> ImageFile:
     """A picture as a tensor; gray is repeated for three channels, colors are weighted for one.
 
     Args:
         path: of the file.
-        channels: of the tensor, 1 or 3.
+        channels: of the tensor, 1 or 3; None for those of the file.
         most: pixels that it may have.
 
     Raises:
@@ -57,11 +59,11 @@ def read_image(path: Path, channels: int = 3, *, most: int = decoding.MAX_PIXELS
 
     Example:
         >>> _ = Path("gray.png").write_bytes(encode_image(torch.ones(1, 4, 6), bits=16))
-        >>> image = read_image(Path("gray.png"))
+        >>> image = read_file(Path("gray.png"))
         >>> image.pixels.shape, image.bits
         (torch.Size([3, 4, 6]), 16)
     """
-    if channels not in (1, 3):
+    if channels not in (None, 1, 3):
         raise InputError(f"pictures have 1 or 3 channels, not {channels}")
     found, digest = decoding.load(path, most)
     white = np.iinfo(found.dtype).max
@@ -69,11 +71,11 @@ def read_image(path: Path, channels: int = 3, *, most: int = decoding.MAX_PIXELS
     image = image[None] if image.ndim == 2 else image.permute(2, 0, 1)
     if len(image) == 3 and channels == 1:
         image = torch.tensordot(LUMA, image, 1)[None]
-    pixels = image.expand(channels, -1, -1).contiguous()
+    pixels = image.expand(channels or len(image), -1, -1).contiguous()
     return ImageFile(path, pixels, 8 if white == 255 else 16, digest)
 
 
-def read_images(paths: Iterable[Path], channels: int = 3) -> list[ImageFile]:
+def read_files(paths: Iterable[Path], channels: int | None = 3) -> list[ImageFile]:
     """Those of the files that are whole pictures.
 
     Raises:
@@ -84,13 +86,13 @@ def read_images(paths: Iterable[Path], channels: int = 3) -> list[ImageFile]:
 
     Example:
         >>> _ = Path("a.png").write_bytes(encode_image(torch.rand(3, 4, 6)))
-        >>> [image.path.name for image in read_images([Path("a.png")])]
+        >>> [image.path.name for image in read_files([Path("a.png")])]
         ['a.png']
     """
     found, skipped = [], {}
     for path in paths:
         try:
-            found.append(read_image(path, channels))
+            found.append(read_file(path, channels))
         except DataError as error:
             skipped[path.name] = str(error)
     if not found:

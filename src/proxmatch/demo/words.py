@@ -98,11 +98,11 @@ def python(story: Story, out: Path) -> str:
 from pathlib import Path
 import torch
 import proxmatch as pm
-from proxmatch.data import image_files, read_images
+from proxmatch.data import image_files, read_files
 from proxmatch.learning import gentle_settings
 
 folder, options = Path({str(out)!r}), [{options}]
-crops = torch.stack([file.pixels for file in read_images(image_files([folder / "crops"]))])
+crops = torch.stack([file.pixels for file in read_files(image_files([folder / "crops"]))])
 problem = pm.make_problem({plan.problem!r}, {size}, options, iterations={plan.iterations})
 
 source = pm.load({plan.wrong!r})
@@ -113,7 +113,7 @@ adapted = pm.adapt(source, crops, problem, settings=settings,
                    select="last", held_out=False, draws=None).denoiser
 strong = pm.choose_strength(adapted, crops[{some}], problem).denoiser
 
-[picture] = read_images([folder / "pictures" / "{name}.png"])
+[picture] = read_files([folder / "pictures" / "{name}.png"])
 x = picture.pixels[None]
 whole = pm.make_problem({plan.problem!r}, tuple(x.shape[-2:]), options,
                         iterations={plan.iterations})

@@ -102,6 +102,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         record: how the denoiser came about (JSON values only); saved with it.
     """
 
+    #: Whether there is a potential at all; see :mod:`proxmatch.denoisers.plain`.
+    proximal: bool = True
     #: Whether h is convex whatever the weights are.
     always_convex = True
     #: Whether it has weights that a training may change.

@@ -107,7 +107,10 @@ def save(denoiser: ProximalDenoiser, folder: str | Path) -> Path:
     denoiser, transforms = _unwrapped(denoiser)
     name = families.name_of(denoiser)
     if name is None:
-        raise CheckpointError(f"{type(denoiser).__name__} is no family that can be saved")
+        raise CheckpointError(
+            f"{type(denoiser).__name__} is no family that can be saved; of a "
+            "network of your own, save GradientStep.of(network)"
+        )
     try:
         architecture = denoiser.configuration()
     except ValidationError as error:

@@ -102,6 +102,7 @@ def describe(
     told: Told | None = None,
     residual: bool = False,
     multiple: int = 1,
+    differentiable: bool = True,
 ) -> GivenConfig:
     """How a network is called, as far as it was not said, by calling it.
 
@@ -111,6 +112,7 @@ def describe(
         told: how it is told the noise level; found out if None.
         residual: whether it returns the noise.
         multiple: image sides it takes are multiples of this.
+        differentiable: refuse a network whose output carries no gradient.
 
     Raises:
         InputError: it cannot be called in this way, or it does not return an image that can be
@@ -122,13 +124,13 @@ def describe(
         return GivenConfig(name=name, told=told, residual=residual, multiple=multiple)
 
     if told is not None:
-        _outputs(module, config(told), channels)
+        outputs(module, config(told), channels, differentiable)
         return config(told)
     found: dict[Told, tuple[Tensor, Tensor]] = {}
     wrong: list[InputError] = []
     for way in get_args(Told):
         try:
-            found[way] = _outputs(module, config(way), channels)
+            found[way] = outputs(module, config(way), channels, differentiable)
         except InputError as error:
             wrong.append(error)
     for way in ("vector", "column", "map"):
@@ -142,8 +144,20 @@ def describe(
     raise wrong[0]
 
 
-def _outputs(module: nn.Module, config: GivenConfig, channels: int) -> tuple[Tensor, Tensor]:
-    """What a network makes of two images at two levels, if that is images."""
+def outputs(
+    module: nn.Module, config: GivenConfig, channels: int, differentiable: bool
+) -> tuple[Tensor, Tensor]:
+    """What a network makes of two images at two noise levels, outside autograd.
+
+    Args:
+        module: the network.
+        config: how it is called.
+        channels: image channels.
+        differentiable: refuse one whose output carries no gradient.
+
+    Raises:
+        InputError: it cannot be called in this way, or does not return images.
+    """
     side = -(-TRIED // config.multiple) * config.multiple
     like = next(module.parameters(), torch.zeros(()))
     generator = torch.Generator().manual_seed(0)
@@ -166,7 +180,7 @@ def _outputs(module: nn.Module, config: GivenConfig, channels: int) -> tuple[Ten
     if not isinstance(first, Tensor) or first.shape != x.shape:
         returned = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
         raise InputError(f"{way} returns {returned}, not images of that shape; {hint}")
-    if not first.requires_grad:
+    if differentiable and not first.requires_grad:
         raise InputError(
             f"{way} returns what carries no gradient, so there is no grad g; its forward must not "
             "run under torch.no_grad or leave PyTorch"

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers.plain import as_denoiser
 from proxmatch.errors import InputError
 
 
@@ -50,7 +51,7 @@ class Spectrum:
 
 
 def jacobian_spectrum(
-    denoiser: ProximalDenoiser,
+    denoiser: Any,
     x: Tensor,
     sigma: float | Tensor | None = None,
     *,
@@ -63,11 +64,14 @@ def jacobian_spectrum(
     grad g = Id - D; for an LPN ``smallest`` cannot be below alpha.
 
     Args:
-        denoiser: D.
+        denoiser: D, a :class:`ProximalDenoiser`.
         x: where, ``(B, C, H, W)``.
         sigma: noise level, as in the denoiser's ``forward``.
         iterations: Lanczos iterations.
         seed: of the random start, the same vector for every image.
+
+    Raises:
+        NotProximalError: the denoiser has no potential, so that J_D need not be symmetric.
 
     Example:
         >>> from proxmatch.denoisers import LPN, LPNConfig
@@ -78,7 +82,7 @@ def jacobian_spectrum(
     """
     if iterations < 1:
         raise InputError(f"Lanczos needs at least one iteration, got {iterations}")
-    _, jacobian = denoiser.linearize(x, sigma)
+    _, jacobian = as_denoiser(denoiser, x.shape[1]).linearize(x, sigma)
     generator = torch.Generator().manual_seed(seed)
     start = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64).to(x)
     return lanczos(jacobian, start.expand_as(x), iterations)

@@ -31,7 +31,8 @@ from torch import Tensor
 
 from proxmatch._internal.randomness import generator_of
 from proxmatch.baselines import total_variation, wiener_filter
-from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
+from proxmatch.data import image_batch
+from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import InputError
 from proxmatch.learning.evidence import Candidate
 from proxmatch.learning.start import LEVEL, Sources, nearest_first, sources_of
@@ -40,6 +41,7 @@ from proxmatch.plots.shown import ShownDiagnosis
 from proxmatch.pnp import Denoise, PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.transforms import Relaxed, Tuned, choose_strength
+from proxmatch.transforms.fitting import fitting
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -148,7 +150,7 @@ class Diagnosis(ShownDiagnosis):
             rows.append(("gap to the reference", f"{self.gap:.2%}", ""))
         rows += [
             (f"denoising at {LEVEL}", f"{self.denoising:.2f} dB", _card(self.denoising_trained)),
-            ("L", f"{self.lipschitz:.2f}", _card(self.lipschitz_trained)),
+            ("L", _constant(self.lipschitz), _card(self.lipschitz_trained)),
         ]
         return rows
 
@@ -159,10 +161,10 @@ class Diagnosis(ShownDiagnosis):
 
 @torch.no_grad()
 def diagnose(
-    denoiser: ProximalDenoiser | str | Mapping[str, ProximalDenoiser] | None,
-    images: Tensor,
+    denoiser: AnyDenoiser | str | Mapping[str, AnyDenoiser] | None,
+    images: Any,
     problem: Problem,
-    reference: ProximalDenoiser | None = None,
+    reference: AnyDenoiser | None = None,
     *,
     sources: Sources = None,
     iterations: int | None = None,
@@ -171,8 +173,10 @@ def diagnose(
     """Look at a denoiser on clean images of a domain.
 
     Args:
-        denoiser: D, to be deployed, or its name, or both; None for the best of ``sources``.
-        images: clean, ``(B, C, H, W)``, of the problem's size; 4 to 8 are enough.
+        denoiser: D, to be deployed, of any kind, or its name, or both; None for the best of
+            ``sources``. Without a potential it has no L.
+        images: clean, ``(B, C, H, W)`` or in any form of :mod:`proxmatch.data.given`, of the
+            problem's size; 4 to 8 are enough.
         problem: to simulate.
         reference: D*, a denoiser that is right for these images, if there is one.
         sources: what else is at hand; all that come with proxmatch by default, () for none.
@@ -182,12 +186,14 @@ def diagnose(
     Raises:
         InputError: the images do not fit the denoiser or the problem.
     """
-    if images.ndim != 4:
+    if isinstance(images, Tensor) and images.ndim != 4:
         raise InputError(f"expected images (B, C, H, W), got {tuple(images.shape)}")
+    images = image_batch(images, problem.img_size[0])
     if not bool(images.any()):
         raise InputError("the images are black everywhere; there is nothing to diagnose on")
     steps = None if iterations is None else checked_count(iterations)
-    given = {} if denoiser is None else sources_of(denoiser)
+    channels = images.shape[1]
+    given = {} if denoiser is None else sources_of(denoiser, channels)
     for name, one in given.items():
         if one.channels != images.shape[1]:
             raise InputError(
@@ -199,7 +205,7 @@ def diagnose(
     near = nearest_first(others, images[:CHOSEN_ON], seed=seed)
     hand = given | {name: others[name] for name in list(near)[:TRIED] if name not in given}
     if reference is not None:
-        hand["reference"] = reference
+        reference = hand["reference"] = fitting(reference, channels)
     trial = _Trial(problem, images, steps, seed)
     tried = {
         name: trial.best(name, one, measured=name in given or not given)
@@ -223,7 +229,10 @@ def diagnose(
     verdict = Grade.BADLY if diverged else judge(loss)
     unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(images)
     noisy = images + LEVEL * unit
-    spectrum = jacobian_spectrum(model, noisy[:SPECTRA], LEVEL, iterations=LANCZOS)
+    constant = math.nan
+    if model.proximal:
+        spectrum = jacobian_spectrum(model, noisy[:SPECTRA], LEVEL, iterations=LANCZOS)
+        constant = float(spectrum.constant.max())
     gap = None if reference is None else trial.gap(model, reference, own)
     return Diagnosis(
         name=name,
@@ -238,7 +247,7 @@ def diagnose(
         diverged=diverged,
         denoising=float(psnr(model(noisy, LEVEL), images).mean()),
         denoising_trained=_carded(model, "denoising", str(LEVEL)),
-        lipschitz=float(spectrum.constant.max()),
+        lipschitz=constant,
         lipschitz_trained=_carded(model, "lipschitz"),
         gap=None if gap is None else float(gap.nanmean()),
         gap_curve=None if gap is None else tuple(gap.nanmean(0).tolist()),
@@ -323,6 +332,10 @@ def _recommended(verdict: Grade, name: str, best: Candidate, loss: float, own: C
         f"{better}adapt with a few clean images: adapt(None, images, problem) finds out which "
         "denoiser to start from"
     )
+
+
+def _constant(value: float) -> str:
+    return "no potential" if math.isnan(value) else f"{value:.2f}"
 
 
 def _carded(model: ProximalDenoiser, *keys: str) -> float | None:

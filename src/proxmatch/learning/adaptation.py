@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from proxmatch.data import FewShot
+from proxmatch.data import FewShot, image_list
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.errors import AdaptationWarning, InputError
+from proxmatch.errors import AdaptationWarning, InputError, NotProximalError
 from proxmatch.learning.auto import Search, auto, tiles
 from proxmatch.learning.blind import blind
 from proxmatch.learning.engine import RunStatus
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def adapt(
     denoiser: Sources,
-    images: Tensor | Sequence[Tensor] | FewShot | None = None,
+    images: Any = None,
     problem: Problem | Sequence[Problem] | None = None,
     *,
     method: str = "auto",
@@ -55,7 +55,8 @@ def adapt(
     Args:
         denoiser: the source, or its name; it is not changed. Of several, the one that is nearest to
             the images is adapted; with None, of all that come with proxmatch.
-        images: clean images in [0, 1], ``(N, C, H, W)``, or ``(C, H, W)`` each.
+        images: clean images in [0, 1], ``(N, C, H, W)``, or ``(C, H, W)`` each, or in any form of
+            :mod:`proxmatch.data.given`.
         problem: that decides what is best; the paper's two by default. Name the one you have:
             several share one strength.
         method: one that :func:`proxmatch.methods.offered` lists: ``auto`` tries what can be made
@@ -109,6 +110,11 @@ def adapt(
         raise InputError(
             f"image {wrong[0]} should be ({first.channels}, height, width), it is "
             f"{tuple(given[wrong[0]].shape)}"
+        )
+    if not first.proximal and (settings is not None or way.role == "adapted"):
+        raise NotProximalError(
+            "only a denoiser with a potential is trained: make it a GradientStep.of(network, "
+            "smooth=True), or take method='auto' or 'align'"
         )
     if settings is None and way.role == "adapted":
         adaptation_settings(first, method, 1)  # refuses at once what does not fit
@@ -190,8 +196,12 @@ def _align(
     return AdaptationResult(aligned, RunStatus.COMPLETED, 0, [], evidence)
 
 
-def _checked(images: Tensor | Sequence[Tensor] | FewShot) -> list[Tensor]:
-    given = list(images.images if isinstance(images, FewShot) else images)
+def _checked(images: Any) -> list[Tensor]:
+    images = images.images if isinstance(images, FewShot) else images
+    tensors = isinstance(images, Tensor) or (
+        isinstance(images, Sequence) and all(isinstance(one, Tensor) for one in images)
+    )
+    given = list(images) if tensors else image_list(images)
     if not given:
         raise InputError("there are no images to adapt to; give at least one")
     for number, image in enumerate(given):

@@ -104,7 +104,7 @@ def assess(
         reconstruction[name] = quality(result.images)
         diverged[name] = result.status.count(Status.DIVERGED)
     found = Assessment(denoising, reconstruction, diverged)
-    if not spectrum or not isinstance(denoiser, ProximalDenoiser):
+    if not spectrum or not isinstance(denoiser, ProximalDenoiser) or not denoiser.proximal:
         return found
     return with_spectrum(found, denoiser, images + noise[0] * unit, iterations)
 
@@ -112,7 +112,7 @@ def assess(
 def with_spectrum(
     found: Assessment, denoiser: ProximalDenoiser, at: Tensor, iterations: int = 40
 ) -> Assessment:
-    """Figures with an estimate of L.
+    """Figures with an estimate of L, which a denoiser without a potential does not have.
 
     Args:
         found: the other figures.
@@ -120,6 +120,8 @@ def with_spectrum(
         at: noisy images at which L is estimated, ``(B, C, H, W)``.
         iterations: of the estimate.
     """
+    if not denoiser.proximal:
+        return found
     spectrum = jacobian_spectrum(denoiser, at, iterations=iterations)
     return replace(
         found,

@@ -94,7 +94,8 @@ class Evidence:
             f"{float(self.after.denoising[level].mean()):.2f}"
             for level, b in self.before.denoising.items()
         ]
-        parts.append(f"L {self.before.lipschitz:.2f} -> {self.after.lipschitz:.2f}")
+        if not math.isnan(self.before.lipschitz + self.after.lipschitz):
+            parts.append(f"L {self.before.lipschitz:.2f} -> {self.after.lipschitz:.2f}")
         low, high = self.interval
         where = f"on other images roughly {low:+.1f} to {high:+.1f} dB, a range not calibrated"
         return f"held-out PSNR in dB: {', '.join(parts)}; {where}"

@@ -11,20 +11,15 @@ import torch
 from torch import Tensor
 
 from proxmatch._internal.randomness import generator_of
-from proxmatch.denoisers import ProximalDenoiser, load, shipped
+from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser, load, shipped
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
+from proxmatch.transforms.fitting import fitting
 
 #: Noise level at which denoisers are compared.
 LEVEL = 0.05
 
-Sources = (
-    ProximalDenoiser
-    | str
-    | Sequence[ProximalDenoiser | str]
-    | Mapping[str, ProximalDenoiser]
-    | None
-)
+Sources = AnyDenoiser | str | Sequence[AnyDenoiser | str] | Mapping[str, AnyDenoiser] | None
 
 
 def sources_of(
@@ -33,26 +28,30 @@ def sources_of(
     """Denoisers by name.
 
     Args:
-        given: a denoiser, the name or folder of one, several of these, or denoisers by name; None
-            for all that come with proxmatch.
-        channels: keep those of so many channels, where ``given`` does not name single ones.
+        given: a denoiser of any kind, the name or folder of one, several of these, or denoisers by
+            name; None for all that come with proxmatch.
+        channels: of the images; color denoisers are lifted to gray ones, and of those that come
+            with proxmatch the others are left out.
         device: for those that are loaded.
 
     Raises:
         InputError: there is none, or one does not fit.
     """
-    if isinstance(given, ProximalDenoiser | str):
+    if isinstance(given, str) or callable(given):
         given = [given]
-    found = dict(given) if isinstance(given, Mapping) else {}
-    for number, one in enumerate(shipped() if given is None else given, 1):
-        if one in found:
-            continue
-        name = one if isinstance(one, str) else f"denoiser {number}"
-        denoiser = load(one, device=device) if isinstance(one, str) else one
-        if not isinstance(denoiser, ProximalDenoiser):
-            raise InputError(f"expected a denoiser or the name of one, got {type(one).__name__}")
-        if given is not None or denoiser.channels == channels:
-            found[name] = denoiser
+    if not isinstance(given, Mapping | Sequence | None):
+        raise InputError(f"expected a denoiser or the name of one, got {type(given).__name__}")
+    named = dict(given) if isinstance(given, Mapping) else {}
+    for number, one in enumerate(() if isinstance(given, Mapping) else given or (), 1):
+        named[one if isinstance(one, str) else f"denoiser {number}"] = one
+    found = {
+        name: fitting(load(one, device=device) if isinstance(one, str) else one, channels)
+        for name, one in named.items()
+    }
+    for name in shipped() if given is None else ():
+        denoiser = load(name, device=device)
+        if channels in (denoiser.channels, 1):
+            found[name] = fitting(denoiser, channels)
     if not found:
         wanted = "" if channels is None else f" for images of {channels} channel(s)"
         raise InputError(f"there is no denoiser{wanted} to start from; name one")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from proxmatch.denoisers import ProximalDenoiser, new, save
 from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
-from proxmatch.learning.settings import PRESETS, Preset, TrainingSettings
+from proxmatch.learning.settings import PRESETS, Levels, Optimizer, Preset, TrainingSettings
 from proxmatch.learning.sources import stream, windows
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 from proxmatch.transforms import color_statistics
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 COLOR_SAMPLE = 512
+#: Steps, crops and level of a short training that goes on from a denoiser.
+SHORT, CROP, SIGMA = 1000, 64, 0.05
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class TrainingResult:
 
 
 def train(
-    preset: str | Preset,
+    preset: str | Preset | ProximalDenoiser,
     domain: ImageDomain,
     folder: str | Path,
     *,
@@ -58,7 +61,9 @@ def train(
     """Train a denoiser, or go on with a training that was interrupted.
 
     Args:
-        preset: one of ``PRESETS``, or your own.
+        preset: one of ``PRESETS``, or your own; or a denoiser to go on from, such as
+            ``GradientStep.of(network)``, which is copied and trained at its levels
+            (:func:`continued`).
         domain: images to train on, at least as large as the preset's crops.
         folder: gets the state and the log of the run, and the denoiser in ``model/``.
         settings: in place of the preset's.
@@ -69,7 +74,10 @@ def train(
         fabric: where and in what precision.
         on_step: told the step and its loss.
     """
-    preset = _named(preset)
+    own = preset if isinstance(preset, ProximalDenoiser) else None
+    preset = (
+        continued(own, domain.size) if own is not None else _named(cast("str | Preset", preset))
+    )
     settings = settings or preset.settings
     if domain.size < preset.size:
         raise InputError(
@@ -86,8 +94,10 @@ def train(
         problems = default_problems((size[0], size[1]), channels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        denoiser = new(preset.model)
+        denoiser = new(preset.model) if own is None else deepcopy(own)
     about = {"data": domain.fingerprint}
+    if own is not None:
+        about["start"] = fingerprint(list(own.parameters()))
     if start is not None:
         denoiser.inherit_(start)
         about["start"] = fingerprint(list(start.parameters()))
@@ -112,8 +122,9 @@ def train(
         "threads": torch.get_num_threads(),
         "versions": versions(),
     }
-    if start is not None:
-        denoiser.record["start"] = {"weights": about["start"], **start.record}
+    begun = own if start is None else start
+    if begun is not None:
+        denoiser.record["start"] = {"weights": about["start"], **begun.record}
     found = None
     if validation is not None:
         found = assess(denoiser, validation, problems or (), noise=(0.05, 0.025, 0.1))
@@ -122,6 +133,34 @@ def train(
             denoiser.lipschitz = round(found.lipschitz, 4)
     save(denoiser, Path(folder) / "model")
     return TrainingResult(denoiser, result, found)
+
+
+def continued(denoiser: ProximalDenoiser, size: int) -> Preset:
+    """How a denoiser at hand is trained on: its layout, and a short training at its levels.
+
+    Args:
+        denoiser: to go on from.
+        size: side of the images there are; crops are 64 x 64 if these are larger.
+
+    Raises:
+        InputError: it has no weights to train, or transforms around it.
+    """
+    if denoiser.chain or not denoiser.trainable:
+        raise InputError(
+            f"a {type(denoiser).__name__} is not trained; train a network of your own as "
+            "GradientStep.of(network, smooth=True), and a transformed denoiser's core"
+        )
+    low, high = denoiser.levels or (0.01, 0.2)
+    noise: Any = Levels(low=low, high=high) if denoiser.conditional else denoiser.sigma or SIGMA
+    settings = TrainingSettings(
+        noise=noise, steps=SHORT, batch=4, optimizer=Optimizer(rate=1e-4, warmup=50, clip=1.0)
+    )
+    layout: Any = denoiser.configuration()
+    return Preset.model_construct(
+        model=layout,
+        size=denoiser.native_size or min(CROP, size),
+        settings=settings,
+    )
 
 
 def default_problems(size: tuple[int, int], channels: int) -> list[Problem]:

@@ -2,5 +2,14 @@
 
 from proxmatch.reconstruction.any_size import Reconstruction, at_strength, reconstruct
 from proxmatch.reconstruction.batch import FileBatch
+from proxmatch.reconstruction.soundness import Examination, Sign, examine
 
-__all__ = ["FileBatch", "Reconstruction", "at_strength", "reconstruct"]
+__all__ = [
+    "Examination",
+    "FileBatch",
+    "Reconstruction",
+    "Sign",
+    "at_strength",
+    "examine",
+    "reconstruct",
+]

@@ -18,14 +18,24 @@ from torch import Tensor
 
 from proxmatch.data import embedded
 from proxmatch.data.domain import LUMA
-from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.data.given import image_list
+from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser
 from proxmatch.denoisers.tiles import TILE, tiled
-from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.errors import DivergenceWarning, InputError, SuspiciousWarning
 from proxmatch.plots.shown import ShownReconstruction
 from proxmatch.pnp import OnDivergence, Status, pnp_pgd
 from proxmatch.problems import Problem
-from proxmatch.problems.catalog import image_side, make_problem, options as read_options
+from proxmatch.problems.catalog import entry, image_side, make_problem, options as read_options
+from proxmatch.reconstruction.soundness import (
+    ADVICE,
+    TRY,
+    Sign,
+    check_measured_noise,
+    examine,
+    last_residual,
+)
 from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements
+from proxmatch.transforms.fitting import fitting
 from proxmatch.transforms.strength import MARGIN, MIDDLING_LEVEL
 
 #: Pixels of all images that are handled together.
@@ -44,19 +54,22 @@ class Reconstruction(ShownReconstruction):
 
     Attributes:
         images: ``(C, H, W)`` each, on the CPU, not clipped.
-        status: how each iteration ended.
+        status: how each iteration ended; ``suspicious`` if the run shows that the image is
+            probably worse than its start (:mod:`proxmatch.reconstruction.soundness`).
         iterations: number of steps each image made.
+        signs: why an image is suspicious; empty for one that is not.
     """
 
     images: tuple[Tensor, ...]
     status: tuple[Status, ...]
     iterations: tuple[int, ...]
+    signs: tuple[tuple[Sign, ...], ...]
 
 
 @torch.no_grad()
 def reconstruct(
-    denoiser: ProximalDenoiser,
-    measurements: Tensor | Sequence[Tensor],
+    denoiser: AnyDenoiser,
+    measurements: Any,
     problem: str | Problem | Builder,
     *,
     options: Iterable[str] | Mapping[str, Any] = (),
@@ -70,8 +83,10 @@ def reconstruct(
     """Reconstruct images from their measurements.
 
     Args:
-        denoiser: D.
-        measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes.
+        denoiser: D; one that is not a :class:`ProximalDenoiser` is used as a
+            :class:`PlainDenoiser`, and one of color images on gray ones as :class:`Lifted`.
+        measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes; or pictures, as arrays,
+            files or folders (:mod:`proxmatch.data.given`).
         problem: a name of ``PROBLEMS``, a problem, or what makes one for measurements of a size.
         options: of a problem that is given by name, such as ``["factor=2"]``.
         iterations: number of steps, if not that of the problem.
@@ -80,7 +95,8 @@ def reconstruct(
         tile: side of the tiles of the denoiser, in pixels.
         batch: images of one size handled together; as many as have 512 x 512 pixels by default.
         on_step: told after each step how many images made it, for a progress bar.
-        on_divergence: ``warn``, or ``ignore`` where the status is looked at.
+        on_divergence: ``warn`` of images that diverged or are suspicious, or ``ignore`` where the
+            status is looked at.
 
     Raises:
         InputError: measurements that do not fit.
@@ -88,23 +104,23 @@ def reconstruct(
 
     Warns:
         DivergenceWarning: naming the images that diverged.
+        SuspiciousWarning: naming those that are probably ruined, and what to try.
+        MismatchedPhysicsWarning: the measurements have another noise than the problem.
 
     Example:
         >>> from proxmatch.denoisers import LPN, LPNConfig
         >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
         >>> blurred = [torch.rand(1, 8, 8), torch.rand(1, 12, 9)]
-        >>> found = reconstruct(denoiser, blurred, "deblurring", iterations=2)
+        >>> found = reconstruct(
+        ...     denoiser, blurred, "deblurring", iterations=2, on_divergence="ignore"
+        ... )
         >>> [tuple(image.shape) for image in found.images]
         [(1, 8, 8), (1, 12, 9)]
     """
     if batch is not None and batch < 1:
         raise InputError(f"a batch has at least 1 image, not {batch}")
-    given = list(measurements)
-    for number, y in enumerate(given):
-        if not isinstance(y, Tensor) or y.ndim < 2:
-            raise InputError(f"measurement {number} is no tensor (C, h, w)")
-    if not given:
-        raise InputError("there are no measurements; give at least one")
+    given = _given(measurements)
+    denoiser = fitting(denoiser, _channels(given, problem))
     place = next(denoiser.parameters(), given[0])
     build = _builder(problem, options, denoiser.channels)
     if sigma is None and isinstance(problem, Problem):
@@ -112,14 +128,14 @@ def reconstruct(
         denoiser = at_strength(denoiser, first, placed(problem, place))
     elif sigma is None:
         denoiser = at_strength(denoiser, None, build)
-    denoiser = tiled(denoiser, tile)
+    applied = tiled(denoiser, tile)
 
     def denoise(z: Tensor, level: Any) -> Tensor:
-        out: Tensor = denoiser(z, level)
+        out: Tensor = applied(z, level)
         on_step(len(z))
         return out
 
-    found: dict[int, tuple[Tensor, Status, int]] = {}
+    found: dict[int, tuple[Tensor, Status, int, tuple[Sign, ...]]] = {}
     for shape, numbers in _by_shape(given).items():
         solved = placed(build((shape[-2], shape[-1])), place)
         together = batch or max(1, TOGETHER // (solved.img_size[1] * solved.img_size[2]))
@@ -127,20 +143,26 @@ def reconstruct(
             some = numbers[start : start + together]
             y = given[some[0]][None] if len(some) == 1 else torch.stack([given[i] for i in some])
             y = y.to(place)
+            solved.check_measurement(y)
+            if on_divergence == "warn":
+                check_measured_noise(solved, y)
             run = pnp_pgd(
                 denoise,
                 y,
                 solved,
-                record=(),
+                record=("residual",),
                 sigma=sigma,
                 iterations=iterations,
                 on_divergence="ignore",
             )
+            signs = examine(run.images, y, solved, residual=last_residual(run)).signs()
             images = run.images.cpu()
-            found |= {
-                i: (images[j], run.status[j], int(run.iterations[j])) for j, i in enumerate(some)
-            }
-    images_, status, steps = zip(*(found[i] for i in range(len(given))), strict=True)
+            for j, i in enumerate(some):
+                ended = run.status[j]
+                if signs[j] and ended is not Status.DIVERGED:
+                    ended = Status.SUSPICIOUS
+                found[i] = images[j], ended, int(run.iterations[j]), signs[j]
+    images_, status, steps, why = zip(*(found[i] for i in range(len(given))), strict=True)
     diverged = [i for i, s in enumerate(status) if s is Status.DIVERGED]
     if diverged and on_divergence == "warn":
         warnings.warn(
@@ -149,7 +171,15 @@ def reconstruct(
             DivergenceWarning,
             stacklevel=2,
         )
-    return Reconstruction(images_, status, steps)
+    suspicious = [i for i, s in enumerate(status) if s is Status.SUSPICIOUS]
+    if suspicious and on_divergence == "warn":
+        warnings.warn(
+            f"the images {suspicious} are probably worse than what they were made from: "
+            f"{'; '.join(dict.fromkeys(ADVICE[why[i][0]] for i in suspicious))}. {TRY}",
+            SuspiciousWarning,
+            stacklevel=2,
+        )
+    return Reconstruction(images_, status, steps, why)
 
 
 def at_strength(
@@ -210,6 +240,40 @@ def _small(build: Builder) -> Problem | None:
         if all(SIDE <= n < 2 * SIDE for n in problem.img_size[1:]):
             return problem
     return None
+
+
+def _given(measurements: Any) -> list[Tensor]:
+    """Measurements one by one: tensors as they are, anything else read as pictures."""
+    if isinstance(measurements, Tensor):
+        given = list(measurements) if measurements.ndim > 0 else []
+    elif isinstance(measurements, Sequence) and not isinstance(measurements, str):
+        given = [
+            one for y in measurements for one in ([y] if isinstance(y, Tensor) else image_list(y))
+        ]
+    else:
+        given = image_list(measurements)
+    for number, y in enumerate(given):
+        if y.ndim < 2:
+            raise InputError(f"measurement {number} is no tensor (C, h, w)")
+    if not given:
+        raise InputError("there are no measurements; give at least one")
+    return given
+
+
+def _channels(given: Sequence[Tensor], problem: str | Problem | Builder) -> int | None:
+    """Channels of the images that were measured, as far as problem and measurements say."""
+    if isinstance(problem, Problem):
+        return problem.img_size[0]
+    if callable(problem):
+        return problem((given[0].shape[-2], given[0].shape[-1])).img_size[0]
+    if not entry(problem).pictures:
+        return None
+    found = {len(y) for y in given}
+    if len(found) > 1:
+        raise InputError(
+            f"the measurements have {sorted(found)} channels; reconstruct gray and color apart"
+        )
+    return found.pop()
 
 
 def placed(problem: Problem, like: Tensor) -> Problem:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from torch import Tensor
 
 from proxmatch._internal.files import write_together
 from proxmatch._internal.randomness import fingerprint
-from proxmatch.data import ImageFile, encode_image, image_files, read_image
+from proxmatch.data import ImageFile, encode_image, image_files, read_file
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
-from proxmatch.errors import DataError, DivergenceWarning, InputError, SkippedFilesWarning
+from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
 from proxmatch.problems.catalog import entry, image_side, make_problem, options, reduction
 from proxmatch.reconstruction.any_size import TOGETHER, at_strength, placed, reconstruct
+from proxmatch.transforms.fitting import fitting
 
 RECORD = "reconstruction.json"
 #: SSIM is left out above this: it needs about twenty copies of an image.
@@ -31,6 +32,8 @@ SSIM_PIXELS = 4_000_000
 @dataclass(frozen=True)
 class FileBatch:
     """What is to be reconstructed, and how.
+
+    A color denoiser works on gray pictures as it is lifted to them, so that gray stays gray.
 
     Attributes:
         model: D.
@@ -46,6 +49,7 @@ class FileBatch:
         batch: images handled together.
         tile: side of the tiles.
         seed: of the noise.
+        prepared: D at its strength, by the channels of the pictures; filled as they come.
     """
 
     model: ProximalDenoiser
@@ -61,6 +65,7 @@ class FileBatch:
     batch: int | None
     tile: int
     seed: int
+    prepared: dict[int, ProximalDenoiser] = field(default_factory=dict)
 
     @classmethod
     def planned(
@@ -93,17 +98,9 @@ class FileBatch:
                 )
             if (out / target).resolve() == path.resolve():
                 raise InputError(f"{path} would be overwritten; choose another --out")
-        denoiser = at_strength(
-            denoiser,
-            None,
-            lambda size: make_problem(
-                problem, image_side(problem, size, read), read, channels=denoiser.channels
-            ),
-        )
         settings = {
             "model": name,
             "weights": checkpoint.fingerprint(denoiser),
-            **({"level": denoiser.sigma} if denoiser.conditional else {}),
             "problem": problem,
             "options": sorted(given),
             "read": {k: fingerprint([v]) for k, v in read.items() if isinstance(v, Tensor)},
@@ -181,11 +178,12 @@ class FileBatch:
     ) -> Iterator[tuple[list[str], list[ImageFile]]]:
         """Files of one size together, few enough at a time; never all of them in memory."""
         waiting: dict[torch.Size, tuple[list[str], list[ImageFile]]] = {}
+        channels = 1 if self.model.channels == 1 else None
         for name, path in self.files.items():
             if name in done:
                 continue
             try:
-                file = read_image(path, self.model.channels)
+                file = read_file(path, channels)
             except DataError as error:
                 skipped[path.name] = str(error)
                 continue
@@ -204,18 +202,17 @@ class FileBatch:
         self, names: list[str], files: list[ImageFile], advance: Callable[[int], None]
     ) -> tuple[dict[str, dict[str, Any]], dict[str, bytes]]:
         truth, y, starts = self._measured(files)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # the table names them
-            found = reconstruct(
-                self.model,
-                y,
-                self.problem,
-                options=self.options,
-                iterations=self.iterations,
-                tile=self.tile,
-                batch=self.batch,
-                on_step=advance,
-            )
+        found = reconstruct(
+            self._denoiser(len(files[0].pixels)),
+            y,
+            self.problem,
+            options=self.options,
+            iterations=self.iterations,
+            tile=self.tile,
+            batch=self.batch,
+            on_step=advance,
+            on_divergence="ignore",  # the table names them
+        )
         results, written = {}, {}
         for i, (name, file) in enumerate(zip(names, files, strict=True)):
             image = found.images[i]
@@ -225,6 +222,7 @@ class FileBatch:
                 "size": f"{image.shape[2]} x {image.shape[1]}",
                 "status": str(found.status[i]),
                 "steps": found.iterations[i],
+                "signs": [str(sign) for sign in found.signs[i]],
             }
             if found.status[i] is Status.DIVERGED:
                 missing = (self.iterations or 40) - found.iterations[i]
@@ -233,6 +231,22 @@ class FileBatch:
                 results[name] |= {"start": starts[i], **_quality(image, truth[i].to(image))}
             written[name] = encode_image(image, self.format, self.bits or file.bits)
         return results, written
+
+    def _denoiser(self, channels: int) -> ProximalDenoiser:
+        """D for images of so many channels, at its strength for the problem."""
+        if channels not in self.prepared:
+            fits = fitting(self.model, channels)
+            self.prepared[channels] = at_strength(
+                fits,
+                None,
+                lambda size: make_problem(
+                    self.problem,
+                    image_side(self.problem, size, self.options),
+                    self.options,
+                    channels=channels,
+                ),
+            )
+        return self.prepared[channels]
 
     def _measured(self, files: list[ImageFile]) -> tuple[Tensor | None, Tensor, list[float]]:
         """The clean images (if they are), measurements, and the PSNR of x_0."""

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from proxmatch._internal.files import write_together
-from proxmatch.data import read_image
+from proxmatch.data import read_file
 from proxmatch.errors import DataError, InputError
 from proxmatch.plots import plot_images
 from proxmatch.problems.catalog import image_side, make_problem, options as read_options, reduction
@@ -68,7 +68,7 @@ def sheet(result: Path, measured: Tensor, truth: Tensor | None, told: Mapping[st
     """Measured, reconstructed and true, as a JPEG file."""
     from matplotlib.figure import Figure
 
-    image = read_image(result, len(measured)).pixels
+    image = read_file(result, len(measured)).pixels
     score = f"\n{told['psnr']:.2f} dB" if told.get("psnr") is not None else ""
     shown = {"measured": measured, f"reconstruction{score}": image}
     if truth is not None:
@@ -125,7 +125,7 @@ def measured_again(
 
     def before(name: str) -> tuple[Tensor, Tensor | None] | None:
         try:
-            file = read_image(Path(sources[name]), channels)
+            file = read_file(Path(sources[name]), channels)
             if not simulate:
                 return file.pixels, None
             factor = reduction(problem, read)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.errors import InputError
+from proxmatch.errors import InputError, NotProximalError
 from proxmatch.plots.shown import ShownCertificate
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
@@ -174,6 +174,9 @@ def certify(
         group: images held in memory at once.
         on_group: told the denoiser and the number of its images that are done.
 
+    Raises:
+        NotProximalError: the reference has no potential.
+
     Example:
         >>> from proxmatch.baselines import Wiener
         >>> from proxmatch.problems import denoising
@@ -185,6 +188,11 @@ def certify(
         >>> found.runs["itself"].share
         1.0
     """
+    if not isinstance(reference, ProximalDenoiser) or not reference.proximal:
+        raise NotProximalError(
+            f"a certificate needs a proximal map as its reference, {type(reference).__name__} has "
+            "no potential; make it one with GradientStep.of(network, smooth=True)"
+        )
     if not denoisers:
         raise InputError("there is nothing to certify: pass at least one denoiser by name")
     local = tuple(local)

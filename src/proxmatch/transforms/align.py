@@ -18,14 +18,16 @@ r"""Alignment chosen from a few images: D'(x) = U^T (D(s U (x - m) + c) - c) / s
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers import AnyDenoiser
 from proxmatch.errors import DegenerateStatisticsWarning, InputError
 from proxmatch.transforms.aligned import Aligned, polar
 from proxmatch.transforms.colors import ColorStatistics, color_statistics, colors_of
+from proxmatch.transforms.fitting import fitted, fitting
 
 SCALE = 0.5
 #: Variance of rounding to 8 bits: less of it along some color says nothing.
@@ -33,8 +35,8 @@ ROUNDING = 1 / (12 * 255**2)
 
 
 def align(
-    denoiser: ProximalDenoiser,
-    images: Tensor | ColorStatistics,
+    denoiser: AnyDenoiser,
+    images: Any,
     *,
     scale: float = SCALE,
     source: Tensor | ColorStatistics | None = None,
@@ -45,8 +47,9 @@ def align(
     rotation is not determined there and is taken nearest to none.
 
     Args:
-        denoiser: D, which is held and not changed.
-        images: of the new domain, ``(N, C, H, W)``, N >= 1; or their statistics, such as
+        denoiser: D, which is held and not changed; of any kind.
+        images: of the new domain, ``(N, C, H, W)`` or in any form of :mod:`proxmatch.data.given`;
+            or their statistics, such as
             :func:`~proxmatch.transforms.statistics_from_measurements` finds.
         scale: s.
         source: images D was trained on, or their statistics; from the record of D unless given.
@@ -64,7 +67,11 @@ def align(
         >>> type(aligned).__name__
         'Aligned'
     """
-    target = _statistics(images)
+    if isinstance(images, ColorStatistics):
+        target, denoiser = images, fitting(denoiser, None)
+    else:
+        denoiser, images = fitted(denoiser, images)
+        target = color_statistics(images)
     origin = colors_of(denoiser) if source is None else _statistics(source)
     if origin is None:
         raise InputError(

@@ -43,8 +43,8 @@ def statistics_from_measurements(
         noise: standard deviation of the noise; that of the problem unless given.
 
     Raises:
-        InputError: the operator mixes channels, does not see the mean of an image, or its noise is
-            not Gaussian and not given.
+        InputError: the operator mixes channels or measures them at different pixels, does not see
+            the mean of an image, or its noise is not Gaussian and not given.
 
     Example:
         >>> from proxmatch.problems import denoising
@@ -58,7 +58,13 @@ def statistics_from_measurements(
     white = problem.physics.A(torch.ones(1, *problem.img_size).to(measurements))
     share = float(problem.physics.sensor(torch.ones_like(white)).square().mean())
     c = problem.img_size[0]
-    if measurements.ndim < 3 or measurements.shape[1] != c or not _channelwise(problem, white):
+    apart = measurements.ndim < 3 or measurements.shape[1] != c
+    if not apart and not _alike(white):
+        raise InputError(
+            f"{problem.name} measures the colors at different pixels, so that measurements do not "
+            "say how they vary together; give the statistics of some images instead"
+        )
+    if apart or not _channelwise(problem, white):
         raise InputError(
             f"{problem.name} does not measure channel by channel, so that the colors of its "
             "measurements are not those of the images; give the statistics of some images instead"
@@ -79,16 +85,22 @@ def statistics_from_measurements(
 @torch.no_grad()
 def attenuation(problem: Problem) -> float:
     """Kappa: mean square of A x over images of unit variance and spectrum 1 / f^2.5."""
+    fields = textures(problem, TEXTURES)
+    return float(problem.physics.A(fields).square().mean())
+
+
+def textures(problem: Problem, count: int) -> Tensor:
+    """Random gray images of unit variance and spectrum 1 / f^2.5, ``(count, C, H, W)``."""
     _, h, w = problem.img_size
     rows, cols = torch.fft.fftfreq(h)[:, None], torch.fft.rfftfreq(w)
     # The mean of an image varies too: about as the frequency of one half period in the image.
     frequency = (rows.square() + cols.square()).sqrt().clamp_min(0.5 / max(h, w))
     generator = torch.Generator().manual_seed(0)
-    draws = torch.randn(TEXTURES, 1, h, w, generator=generator)
+    draws = torch.randn(count, 1, h, w, generator=generator)
     fields = torch.fft.irfft2(torch.fft.rfft2(draws) / frequency ** (EXPONENT / 2), s=(h, w))
     fields = fields / fields.square().mean().sqrt()
-    like = fields.to(problem.device, problem.dtype).expand(-1, *problem.img_size)
-    return float(problem.physics.A(like.contiguous()).square().mean())
+    like: Tensor = fields.to(problem.device, problem.dtype)
+    return like.expand(-1, *problem.img_size).contiguous()
 
 
 def noise_level(problem: Problem) -> float:
@@ -105,6 +117,11 @@ def noise_level(problem: Problem) -> float:
     raise InputError(
         f"the standard deviation of {type(denoiser).__name__} is not known; pass it as noise"
     )
+
+
+def _alike(white: Tensor) -> bool:
+    """Whether a white image is measured the same in every channel."""
+    return bool((white - white[:, :1]).abs().max() <= 1e-5 * white.abs().max())
 
 
 def _channelwise(problem: Problem, white: Tensor) -> bool:

@@ -33,6 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers.plain import AnyDenoiser
 from proxmatch.denoisers.spectrum import jacobian_spectrum
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
@@ -40,6 +41,7 @@ from proxmatch.plots.shown import ShownTuned
 from proxmatch.plots.text_tables import Rows
 from proxmatch.pnp import Denoise, pnp_pgd
 from proxmatch.problems import Problem, by_name
+from proxmatch.transforms.fitting import fitted, fitting
 from proxmatch.transforms.relaxed import Relaxed
 
 #: How many strengths in a row may fall short of the best one before the rest is left out.
@@ -184,8 +186,8 @@ def tune(
 
 @torch.no_grad()
 def choose_strength(
-    denoiser: ProximalDenoiser,
-    images: Tensor,
+    denoiser: AnyDenoiser,
+    images: Any,
     problem: Problem | Sequence[Problem],
     *,
     proximal: bool = True,
@@ -199,8 +201,10 @@ def choose_strength(
     """Choose the strength (s, t) of a denoiser for a problem, by simulating it on given images.
 
     Args:
-        denoiser: D, which is held and not changed.
-        images: of the domain and of the problem's size, ``(N, C, H, W)``; one will do.
+        denoiser: D, which is held and not changed; of any kind
+            (:func:`proxmatch.denoisers.as_denoiser`). Without a potential, t L is not known.
+        images: of the domain and of the problem's size, ``(N, C, H, W)`` or in any form of
+            :mod:`proxmatch.data.given`; one will do.
         problem: what to reconstruct from; several share one strength.
         proximal: keep t L(s) < 1 for a denoiser of many levels whose L is not below one by
             construction; without it the best strength is chosen, and L is only measured.
@@ -226,6 +230,7 @@ def choose_strength(
         >>> sorted(trial.strength for trial in found.table)
         [0.1, 1.0]
     """
+    denoiser, images = fitted(denoiser, images)
     if denoiser.conditional:
         found = _two_numbers(
             denoiser,
@@ -252,7 +257,7 @@ def choose_strength(
 
 
 def choose_strength_from_measurements(
-    denoiser: ProximalDenoiser,
+    denoiser: AnyDenoiser,
     measurements: Tensor,
     problem: Problem,
     *,
@@ -291,6 +296,7 @@ def choose_strength_from_measurements(
         >>> found.denoiser.record["measurements"]
         1
     """
+    denoiser = fitting(denoiser, problem.img_size[0])
     found = choose_strength(
         denoiser,
         stand_ins(denoiser, measurements, problem, iterations=iterations),

@@ -31,12 +31,13 @@ class Transformed(ProximalDenoiser):
     def __init__(self, inner: ProximalDenoiser) -> None:
         if not isinstance(inner, ProximalDenoiser):
             raise InputError(
-                f"a transform takes a ProximalDenoiser, got {type(inner).__name__}; of any other "
-                "denoiser no potential is known"
+                f"a transform takes a ProximalDenoiser, got {type(inner).__name__}; make it one "
+                "with GradientStep.of(network), or use it without a potential as "
+                "PlainDenoiser(network)"
             )
         super().__init__(inner.channels)
         self.inner = inner
-        self.always_convex = inner.always_convex
+        self.proximal, self.always_convex = inner.proximal, inner.always_convex
         self.train(inner.training)
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ A study is registered by its name in :data:`STUDIES` and run by
 from proxmatch.experiments.studies.adapted import ADAPTATION
 from proxmatch.experiments.studies.certified import CERTIFICATES
 from proxmatch.experiments.studies.denoised import DENOISING
+from proxmatch.experiments.studies.detector import DETECTOR
 from proxmatch.experiments.studies.margins import PROXIMAL
 from proxmatch.experiments.studies.reconstructed import RECONSTRUCTION
 from proxmatch.experiments.studies.solver import SOLVER
@@ -15,7 +16,15 @@ from proxmatch.experiments.studies.study import Study, Work, run_study
 #: The studies by name.
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (DENOISING, RECONSTRUCTION, PROXIMAL, SOLVER, CERTIFICATES, ADAPTATION)
+    for study in (
+        DENOISING,
+        RECONSTRUCTION,
+        PROXIMAL,
+        SOLVER,
+        CERTIFICATES,
+        ADAPTATION,
+        DETECTOR,
+    )
 }
 
 __all__ = ["STUDIES", "Study", "Work", "run_study"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proxmatch._internal.randomness import fingerprint, generator_of
-from proxmatch.data.images import image_files, read_image
+from proxmatch.data.images import image_files, read_file
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.denoisers.tiles import tiled
 from proxmatch.experiments.studies.priors import (
@@ -75,7 +75,7 @@ def _pictures(domain: str, data: Path, count: int | None) -> list[Tensor]:
     files = image_files([data / folder])
     number = min(count or len(files), len(files))
     chosen = [files[round(i * len(files) / number)] for i in range(number)]
-    return [read_image(file, channels).pixels for file in chosen]
+    return [read_file(file, channels).pixels for file in chosen]
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:

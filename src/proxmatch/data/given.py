@@ -1,0 +1,202 @@
+"""Images in whatever form they are at hand: tensors, arrays, Pillow images, files, folders.
+
+- A **tensor** is ``(H, W)``, ``(C, H, W)`` or ``(N, C, H, W)``.
+- An **array** of NumPy, or an image of Pillow, is ``(H, W)``, ``(H, W, C)`` or ``(N, H, W, C)``, as
+  scikit-image and Pillow make them; one whose last axis cannot be channels and whose first can is
+  taken as a tensor is.
+- A **path** is a picture, or a folder of them.
+- A **sequence** holds any of these.
+
+Floating-point values are in [0, 1] and stay as they are; whole numbers of 8 and 16 bits are divided
+by 255 and 65535.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxmatch._internal.files import write_together
+from proxmatch.data.domain import LUMA
+from proxmatch.data.images import Bits, Format, encode_image, image_files, read_files
+from proxmatch.errors import InputError
+
+#: What whole numbers are divided by.
+WHITE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+CHANNELS = (1, 2, 3)
+
+
+def read_image(path: str | PathLike[str], channels: int | None = None) -> Tensor:
+    """A picture as a tensor, ``(C, H, W)``, float32 in [0, 1].
+
+    Args:
+        path: PNG, JPEG, TIFF, BMP or WebP, of 8 or 16 bits.
+        channels: 1 or 3: gray is repeated, colors are weighted; as in the file unless given.
+
+    Raises:
+        DataError: it is no whole picture.
+
+    Example:
+        >>> _ = save_image(torch.zeros(3, 4, 6), "colors.tif")
+        >>> read_image("colors.tif", channels=1).shape
+        torch.Size([1, 4, 6])
+    """
+    [file] = read_files([Path(path)], channels)
+    return file.pixels
+
+
+def save_image(image: Any, path: str | PathLike[str], *, bits: Bits = 8) -> Path:
+    """Write an image as PNG or TIFF; values outside [0, 1] are clipped.
+
+    Args:
+        image: one image, in any form of the module's text.
+        path: ends in ``.png``, ``.tif`` or ``.tiff``; a file that is there is replaced.
+        bits: a channel: 8 or 16.
+
+    Raises:
+        InputError: no single image, or an ending that is neither.
+
+    Example:
+        >>> save_image(torch.rand(1, 4, 6), "gray.png", bits=16).name
+        'gray.png'
+        >>> read_image("gray.png").shape
+        torch.Size([1, 4, 6])
+    """
+    path = Path(path)
+    kind = {".png": "png", ".tif": "tif", ".tiff": "tif"}.get(path.suffix.lower())
+    if kind is None:
+        raise InputError(f"images are saved as png or tif, not {path.suffix or path.name!r}")
+    found = image_list(image)
+    if len(found) != 1:
+        raise InputError(f"{path.name}: one image is saved in a file, got {len(found)}")
+    write_together(path.parent, {path.name: encode_image(found[0], cast("Format", kind), bits)})
+    return path
+
+
+def image_list(images: Any, channels: int | None = None) -> list[Tensor]:
+    """Images of any sizes, ``(C, H, W)`` each, floating point.
+
+    Args:
+        images: see the module's text.
+        channels: make pictures and arrays of this many: grey is repeated for three, colors are
+            weighted for one. Tensors keep the channels they have.
+
+    Raises:
+        InputError: what is given is no image, or there is none.
+
+    Example:
+        >>> [tuple(image.shape) for image in image_list(np.zeros((4, 6, 3), np.uint8))]
+        [(3, 4, 6)]
+    """
+    found = list(_images(images, channels))
+    if not found:
+        raise InputError("there are no images; give at least one")
+    return found
+
+
+def image_batch(images: Any, channels: int | None = None, like: Tensor | None = None) -> Tensor:
+    """Images of one size as a batch, ``(N, C, H, W)``.
+
+    Args:
+        images: see the module's text.
+        channels: as in :func:`image_list`.
+        like: a tensor where the batch is to be, in its precision; as it comes unless given.
+
+    Raises:
+        InputError: what is given is no image, or the sizes differ.
+
+    Example:
+        >>> image_batch([torch.zeros(3, 4, 6), np.zeros((4, 6, 3), np.uint8)]).shape
+        torch.Size([2, 3, 4, 6])
+    """
+    if isinstance(images, Tensor) and images.ndim == 4 and images.is_floating_point():
+        batch = images
+    else:
+        found = image_list(images, channels)
+        sizes = sorted({tuple(image.shape) for image in found})
+        if len(sizes) > 1:
+            raise InputError(
+                f"the images must have one size, there are {sizes[0]} and {sizes[1]}; crop them"
+            )
+        batch = torch.stack(found)
+    return batch if like is None else batch.to(like)
+
+
+def _images(given: Any, channels: int | None) -> Iterable[Tensor]:
+    if isinstance(given, Tensor):
+        yield from _split(_scaled(given))
+    elif isinstance(given, str | PathLike):
+        for file in read_files(image_files([Path(given)]), channels):
+            yield file.pixels
+    elif isinstance(given, np.ndarray) or hasattr(given, "__array_interface__"):
+        for image in _split(_scaled(_channels_first(np.asarray(given)))):
+            yield converted(image, channels)
+    elif isinstance(given, Iterable):
+        for one in given:
+            yield from _images(one, channels)
+    else:
+        raise InputError(
+            f"images are tensors, arrays, files or folders, or a list of them; got "
+            f"{type(given).__name__}"
+        )
+
+
+def converted(image: Tensor, channels: int | None) -> Tensor:
+    """An image ``(C, H, W)`` of as many channels: grey repeated, colors weighted.
+
+    Raises:
+        InputError: there is no rule for these numbers of channels.
+    """
+    if channels is None or len(image) == channels:
+        return image
+    if len(image) == 3 and channels == 1:
+        gray: Tensor = torch.tensordot(LUMA.to(image), image, 1)[None]
+        return gray
+    if len(image) == 1:
+        return image.expand(channels, -1, -1).contiguous()
+    raise InputError(f"an image of {len(image)} channels is given where {channels} are needed")
+
+
+def _scaled(pixels: Tensor) -> Tensor:
+    """Floating point in [0, 1]."""
+    if pixels.is_floating_point():
+        return pixels
+    if pixels.dtype not in WHITE:
+        raise InputError(
+            f"images are floating point in [0, 1], or whole numbers of 8 or 16 bits, not "
+            f"{pixels.dtype}; divide them by what is white"
+        )
+    return pixels.float() / WHITE[pixels.dtype]
+
+
+def _split(pixels: Tensor) -> Sequence[Tensor]:
+    if pixels.ndim == 2:
+        return [pixels[None]]
+    if pixels.ndim == 3:
+        return [pixels]
+    if pixels.ndim == 4:
+        return list(pixels)
+    raise InputError(
+        f"images have the shape (H, W), (C, H, W) or (N, C, H, W), not {tuple(pixels.shape)}"
+    )
+
+
+def _channels_first(array: np.ndarray[Any, Any]) -> Tensor:
+    if array.dtype.kind not in "fu" or array.dtype == np.float16:
+        raise InputError(f"an array of {array.dtype} is no image; give float32, uint8 or uint16")
+    pixels = torch.from_numpy(np.array(array))  # a copy: some are not writable
+    last = pixels.ndim > 2 and pixels.shape[-1] in CHANNELS
+    if last and pixels.ndim in (3, 4):
+        pixels = pixels.movedim(-1, -3)
+    elif pixels.ndim == 3 and pixels.shape[0] not in CHANNELS:
+        raise InputError(
+            f"an array of shape {array.shape} is no image (H, W) or (H, W, C); a stack of grey "
+            "images is (N, H, W, 1)"
+        )
+    return pixels.float() if pixels.dtype == torch.float64 else pixels

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor
+
+import proxmatch as pm
+from proxmatch.errors import MismatchedPhysicsWarning, SuspiciousWarning
+from proxmatch.pnp import Status
+from proxmatch.problems import denoising, gaussian_deblurring, inpainting
+from proxmatch.reconstruction.soundness import Sign, check_measured_noise, examine, noise_level
+
+PICTURES = pm.embedded("photographs").test[:2]
+
+
+def noise(x: Tensor, level: float) -> Tensor:
+    return level * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
+def test_the_noise_of_a_flat_picture_is_found(level: float) -> None:
+    flat = torch.full((3, 3, 65, 64), 0.5)
+    assert noise_level(flat + noise(flat, level)).tolist() == pytest.approx([level] * 3, rel=0.1)
+
+
+def test_the_truth_is_sound() -> None:
+    for problem in (gaussian_deblurring(64), inpainting(64), denoising(64, noise=0.1)):
+        found = examine(PICTURES, problem.measure(PICTURES), problem)
+        assert found.signs() == ((), ())
+        assert float(found.misfit.max()) < 0.1 * float(found.change.min())
+
+
+def test_parts_of_the_error_are_those_that_were_put_there() -> None:
+    problem = denoising(64, noise=0.05)
+    y = problem.measure(PICTURES)
+    darker = examine(PICTURES - 0.2, y, problem)
+    assert darker.misfit.tolist() == pytest.approx([0.04, 0.04], rel=0.1)
+    noisy = examine(PICTURES + noise(PICTURES, 0.3), y, problem)
+    white = 8 / 9 * (0.3**2 - 0.05**2)  # what noise keeps without its mean over nine pixels
+    assert noisy.noise.tolist() == pytest.approx([white] * 2, rel=0.25)
+    bright = examine(PICTURES + 3, y, problem)
+    assert (
+        float((bright.range.sqrt() - (2 + PICTURES).flatten(1).square().mean(1).sqrt()).abs().max())
+        < 0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("ruin", "sign"),
+    [
+        (lambda x: x.mean((2, 3), keepdim=True).expand_as(x), Sign.MISFIT),
+        (lambda x: x + noise(x, 0.2), Sign.NOISE),
+        (lambda x: 6 * x - 2, Sign.RANGE),
+    ],
+)
+def test_ruins_are_noticed(ruin: object, sign: Sign) -> None:
+    problem = gaussian_deblurring(64)
+    found = examine(ruin(PICTURES), problem.measure(PICTURES), problem)  # type: ignore[operator]
+    assert all(sign in signs for signs in found.signs())
+
+
+def test_a_run_that_goes_on_is_noticed() -> None:
+    problem = gaussian_deblurring(64)
+    y = problem.measure(PICTURES)
+    found = examine(PICTURES, y, problem, residual=torch.tensor([0.0, 0.2]))
+    assert found.signs() == ((), (Sign.UNSETTLED,))
+
+
+def test_a_start_that_was_not_changed_is_sound() -> None:
+    problem = gaussian_deblurring(64)
+    y = problem.measure(PICTURES)
+    assert examine(problem.initial(y), y, problem).signs() == ((), ())
+
+
+def test_reconstruct_says_so() -> None:
+    y = gaussian_deblurring(64).measure(PICTURES)
+    with pytest.warns(SuspiciousWarning, match=r"\[0, 1\] are probably worse .*choose_strength"):
+        found = pm.reconstruct(lambda z: z.mean((2, 3), keepdim=True).expand_as(z), y, "deblurring")
+    assert found.status == (Status.SUSPICIOUS,) * 2
+    assert found.signs[0][0] is Sign.MISFIT
+
+
+def test_a_good_denoiser_is_not_suspicious() -> None:
+    y = gaussian_deblurring(64).measure(PICTURES)
+    wiener = pm.baselines.Wiener.fit(pm.embedded("photographs").adaptation[:8], 0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = pm.reconstruct(wiener, y, "deblurring")
+    assert found.status == (Status.COMPLETED,) * 2
+    assert found.signs == ((), ())
+
+
+@pytest.mark.parametrize(("said", "there"), [(0.02, 0.2), (0.1, 0.01), (0.0, 0.1)])
+def test_noise_far_from_that_of_the_problem_is_told(said: float, there: float) -> None:
+    y = denoising(64, noise=there).measure(PICTURES)
+    with pytest.warns(MismatchedPhysicsWarning, match=f"is for {said:.2g}"):
+        check_measured_noise(denoising(64, noise=said), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_measured_noise(denoising(64, noise=there), y)
