@@ -75,7 +75,7 @@ def command(
             preset.size,
             split=split,
             downscale=downscale,
-            channels=preset.model.channels,
+            channels=preset.channels,
         )
 
     domain = opened("train" if validation else None)

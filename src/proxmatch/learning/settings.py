@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from proxmatch.denoisers import GradientStepConfig, LPNConfig, ScaledLPNConfig
 from proxmatch.denoisers.checkpoint import explain
@@ -204,18 +212,24 @@ class Preset(_Settings):
     """A denoiser and how it is trained.
 
     Attributes:
-        model: layout of the denoiser.
+        model: layout of the denoiser: the configuration of a family.
         size: side of the training crops.
         settings: of the training.
     """
 
-    model: LPNConfig | ScaledLPNConfig | GradientStepConfig | RidgeConfig
+    model: SerializeAsAny[BaseModel]
     size: int
     settings: TrainingSettings
 
+    @property
+    def channels(self) -> int:
+        """Of the images that the denoiser is for."""
+        found: int = self.model.channels  # type: ignore[attr-defined]
+        return found
+
 
 def _preset(
-    model: LPNConfig | ScaledLPNConfig | GradientStepConfig | RidgeConfig,
+    model: BaseModel,
     size: int,
     sigma: float,
     **settings: Any,

@@ -84,10 +84,10 @@ def train(
             f"the preset trains on {preset.size} x {preset.size} crops, the domain has "
             f"{domain.size} x {domain.size} ones; open it with size={preset.size}"
         )
-    if domain.channels != preset.model.channels:
+    if domain.channels != preset.channels:
         raise InputError(
-            f"the preset is for {preset.model.channels} channel(s), the domain has "
-            f"{domain.channels}; open it with channels={preset.model.channels}"
+            f"the preset is for {preset.channels} channel(s), the domain has "
+            f"{domain.channels}; open it with channels={preset.channels}"
         )
     if validation is not None and problems is None:
         _, channels, *size = validation.shape

@@ -1,0 +1,95 @@
+"""A family of one's own: a class, a configuration and one line, and everything works with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from pydantic import BaseModel
+from torch import Tensor, nn
+
+from proxmatch.denoisers import ProximalDenoiser, load, save
+from proxmatch.denoisers.base import Linearization
+from proxmatch.denoisers.families import FAMILIES
+from proxmatch.diagnosis import diagnose
+from proxmatch.learning import Preset, TrainingSettings, adapt, run, stream
+from proxmatch.problems import gaussian_deblurring
+from proxmatch.reconstruction import reconstruct
+from proxmatch.theory import certify
+
+
+class ShrinkConfig(BaseModel):
+    channels: int = 1
+    sigma: float = 0.1
+
+
+class Shrink(ProximalDenoiser):
+    """D(x) = a x + (1 - a) / 2 with a learned a in (0, 1): the proximal map of a quadratic."""
+
+    trainable: ClassVar[bool] = True
+    config: ShrinkConfig
+
+    def __init__(self, config: ShrinkConfig) -> None:
+        super().__init__(config.channels, config.sigma)
+        self.config = config
+        self.logit = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        a = self.logit.sigmoid()
+        return a * x + (1 - a) / 2
+
+    def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        a = self.logit.sigmoid()
+        return (a * x.square() / 2 + (1 - a) / 2 * x).flatten(1).sum(1)
+
+    def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
+        a = self.logit.detach().sigmoid()
+        return self.forward(x.detach()).detach(), lambda v: a * v.detach()
+
+    @property
+    def smoothness(self) -> float:
+        return 1 / float(self.logit.detach().sigmoid())
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    FAMILIES["shrink"] = (__name__, "Shrink")
+    yield
+    del FAMILIES["shrink"]
+
+
+IMAGES = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+PROBLEM = gaussian_deblurring(8, channels=1, iterations=3)
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    denoiser = Shrink(ShrinkConfig())
+    denoiser.logit.data.fill_(1.5)
+    again = load(save(denoiser, tmp_path))
+    assert isinstance(again, Shrink)
+    assert torch.equal(again(IMAGES), denoiser(IMAGES))
+
+
+def test_it_is_trained(tmp_path: Path) -> None:
+    preset = Preset(model=ShrinkConfig(), size=8, settings=TrainingSettings(steps=20, noise=0.3))
+    assert preset.channels == 1
+    denoiser = Shrink(ShrinkConfig())
+    run(denoiser, stream(lambda count, generator: IMAGES[:1].expand(count, -1, -1, -1)),
+        preset.settings, tmp_path)  # fmt: skip
+    assert float(denoiser.logit.detach()) != 0
+
+
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.AdaptationWarning")
+def test_it_is_adapted_reconstructed_with_diagnosed_and_certified() -> None:
+    source = Shrink(ShrinkConfig())
+    found = adapt(source, IMAGES, PROBLEM, method="mse", draws=1, select="last", held_out=False)
+    assert isinstance(found.denoiser, Shrink)
+    assert float(found.denoiser.logit.detach()) != 0
+    y = PROBLEM.measure(IMAGES)
+    assert reconstruct(source, y, PROBLEM).images[0].shape == (1, 8, 8)
+    assert diagnose(source, IMAGES, PROBLEM).problem == PROBLEM.name
+    certificate = certify({"adapted": found.denoiser}, y, PROBLEM, reference=source, local=())
+    assert certificate.runs["adapted"].share == 1
