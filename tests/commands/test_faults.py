@@ -71,7 +71,7 @@ def test_a_training_that_is_stopped_goes_on(
         assert (out / LOCK).exists()  # and it is stale
     else:
         assert worker.returncode == 130
-        assert f"goes on from step {found.step}" in err
+        assert f"continues from step {found.step}" in err
         assert "Traceback" not in err
         assert not (out / LOCK).exists()
         assert not [p for p in out.iterdir() if p.name.startswith(".")]
@@ -145,7 +145,7 @@ def test_an_interrupted_reconstruction_goes_on(
     if worker.returncode == 0:
         pytest.skip("it was faster than the signal")
     assert worker.returncode == 130
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     record = json.loads((out / "reconstruction.json").read_text())["files"]
     stamps = {name: (out / name).stat().st_mtime_ns for name in record}
     done = proxmatch(*arguments)

@@ -50,7 +50,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ),
     (
         ("adapt", LPN, "--measurements", "one", "--problem", "compressed-sensing", *OUT),
-        "are no pictures; give clean --images",
+        "are not pictures; give clean --images",
     ),
     (("adapt", LPN, "--images", "pictures", "--downscale", "400", *OUT), "picture0.png has 64 x"),
     (("adapt", LPN, "--images", "pictures", "--method", "magic", *OUT), "no method 'magic'"),
@@ -86,7 +86,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ),
     (
         ("reconstruct", LPN, "pictures", "--problem", "compressed-sensing", *OUT),
-        "are no pictures: add --simulate",
+        "are not pictures: add --simulate",
     ),
     (
         ("reconstruct", LPN, "pictures", "--simulate", *SR, "--set", "kernel_size=4", *OUT),

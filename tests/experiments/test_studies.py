@@ -140,7 +140,7 @@ def test_calls_are_counted_where_a_curve_stays() -> None:
 
 
 def test_wrong_data_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         run_study(STUDIES["solver"], Work(tmp_path / "nowhere", ()), tmp_path)
 
 

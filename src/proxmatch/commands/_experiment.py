@@ -33,7 +33,7 @@ def run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
         TextColumn("{task.description}"),
     )
     with (
-        _screen.interruptible(lambda: "the same command goes on where it stopped"),
+        _screen.interruptible(lambda: "the same command continues where it stopped"),
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,
     ):
         bar = progress.add_task("looking at the images", total=None)

@@ -122,7 +122,7 @@ def interruptible(how_to_go_on: Callable[[], str]) -> Iterator[None]:
 
 
 def there_is_one() -> bool:
-    """Whether somebody looks at a screen that a browser can open on."""
+    """Whether there is a screen that a browser can open on."""
     here = sys.platform in ("darwin", "win32") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )

@@ -95,7 +95,7 @@ def command(
         raise InputError("--set is about a problem: name it with --problem")
     arguments |= {"steps": steps}
     arguments |= {"budget": budget} if images is not None and method == "auto" else {}
-    with owned(out), _screen.interruptible(lambda: "the same command goes on, or starts again"):
+    with owned(out), _screen.interruptible(lambda: "the same command continues, or starts again"):
         result = _run(choice, arguments, out, place)
     record = _record(list(choice), method, out, result)
     lines: list[Any] = [_tried(result) or f"{result.status}, weights of step {result.step}"]
@@ -157,7 +157,7 @@ def _problem(
 
     found = read(problem, options)
     if not clean and not entry(problem).pictures:
-        raise InputError(f"measurements of {problem} are no pictures; give clean --images")
+        raise InputError(f"measurements of {problem} are not pictures; give clean --images")
     height, width = given[0].shape[1:]
     if clean:
         window = getattr(getattr(source, "config", None), "size", None)

@@ -79,7 +79,7 @@ def command(
         tile=tile,
         seed=seed,
     )
-    with owned(out), _screen.interruptible(lambda: f"the same command goes on in {out}"):
+    with owned(out), _screen.interruptible(lambda: f"the same command continues in {out}"):
         done = job.earlier()
         steps = job.steps(done)
         with _screen.bar(steps, "reconstructing") as advance:

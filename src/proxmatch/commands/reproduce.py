@@ -85,7 +85,7 @@ def command(
 ) -> None:
     """Run the paper's experiment: tables, claims with verdicts, figures, the page; or a study.
 
-    A run that was interrupted goes on where it stopped. Without folders it uses embedded images.
+    An interrupted run continues where it stopped. Without folders it uses embedded images.
 
     Example: proxmatch reproduce quick --out quick-out
     """

@@ -43,7 +43,7 @@ def command(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Train a denoiser on a folder of images; the same command goes on after an interruption.
+    """Train a denoiser on a folder of images; the same command continues after an interruption.
 
     Example: proxmatch train lpn --images photographs --out runs/lpn --steps 2000
 
@@ -129,7 +129,7 @@ def _go_on(out: Path) -> str:
     found = state.read(out)
     if found is None:
         return "no checkpoint was written yet; the same command starts again"
-    return f"the same command goes on from step {found.step} in {out}"
+    return f"the same command continues from step {found.step} in {out}"
 
 
 def _figures(validation: dict[str, Any] | None) -> list[str]:

@@ -315,7 +315,7 @@ def _find(source: str | Path) -> Path:
         )
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} is no checkpoint: it has no {name}")
+            raise CheckpointError(f"{folder} is not a checkpoint: it has no {name}")
     return folder
 
 

@@ -212,7 +212,7 @@ class GradientStep(ProximalDenoiser):
             InputError: the network cannot be called in this way.
 
         Warns:
-            NotSmoothWarning: it has kinks, where D jumps and is no proximal map.
+            NotSmoothWarning: it has kinks, where D jumps and is not a proximal map.
         """
         given = describe(network, channels, told=told, residual=residual, multiple=multiple)
         kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
@@ -255,7 +255,7 @@ class GradientStep(ProximalDenoiser):
         )
         warnings.warn(
             f"{names}: these layers have kinks, where a gradient-step denoiser jumps, so that it "
-            f"is no proximal map and the L that is measured does not count; {todo}",
+            f"is not a proximal map and the L that is measured does not count; {todo}",
             NotSmoothWarning,
             stacklevel=3,
         )
@@ -323,7 +323,7 @@ class GradientStep(ProximalDenoiser):
         return ((v - dn).square() - (x - n) * ddn).flatten(1).sum(1)
 
     def convexity(self, sigma: float | None = None) -> float:
-        """1 - L, from the estimate :attr:`lipschitz`; negative where D is no proximal map."""
+        """1 - L, from the estimate :attr:`lipschitz`; negative where D is not a proximal map."""
         if self.lipschitz is None:
             raise UnknownLipschitzError(
                 "L of this gradient-step denoiser was never measured; set denoiser.lipschitz to "
@@ -360,7 +360,7 @@ class GradientStep(ProximalDenoiser):
 
     def _why(self) -> str:
         if self.lipschitz is not None and self.lipschitz >= 1:
-            return f"this denoiser is no proximal map: L = {self.lipschitz:.2f} >= 1"
+            return f"this denoiser is not a proximal map: L = {self.lipschitz:.2f} >= 1"
         return "u may lie outside the image of D"
 
     def _grad_g(self, x: Tensor, sigma: Tensor | None, create_graph: bool) -> Tensor:

@@ -92,7 +92,7 @@ def conjugate_gradient(
             break
         ap = matvec(p)
         curvature = _dot(p, ap)
-        # Negative curvature (D is no proximal map here): keep what has been found so far.
+        # Negative curvature (D is not a proximal map here): keep what has been found so far.
         active &= curvature > 0
         step = torch.where(active, rr / curvature.where(active, torch.ones_like(rr)), 0)
         x = x + _over(step, p) * p

@@ -104,7 +104,7 @@ def tensors_of(file: Path) -> dict[str, Tensor]:
 
 
 def import_network(file: str | Path, kind: NetworkKind) -> Network:
-    """A published network as it is: a denoiser of deepinv, which is no proximal map.
+    """A published network as it is: a denoiser of deepinv, which is not a proximal map.
 
     Args:
         file: a state dict of KAIR or deepinv, color or gray.

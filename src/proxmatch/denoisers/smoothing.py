@@ -1,7 +1,7 @@
 r"""Kinks of a network: where they are, and smooth activations in their place.
 
 A gradient-step denoiser D = Id - r + J_N^T r, r = x - N(x), holds the Jacobian of its network.
-Where an activation has a kink, as ReLU at zero, J_N jumps, and so does D: it is no proximal map,
+Where an activation has a kink, as ReLU at zero, J_N jumps, and so does D: it is not a proximal map,
 and the L that is measured between two kinks says nothing about the jump.
 
 ReLU is exchanged for a softplus,

@@ -26,7 +26,7 @@ class Drawn:
         name: of its files.
         title: a short one.
         caption: what there is to see.
-        alt: for who cannot see it.
+        alt: for those who cannot see it.
         figure: the drawing.
         lines: the numbers behind it.
     """

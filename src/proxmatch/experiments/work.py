@@ -40,7 +40,7 @@ class Workshop:
 
     Attributes:
         folders: of images to train on, by domain.
-        scratch: for the state of a training, so that it goes on where it was interrupted.
+        scratch: for the state of a training, so that it continues where it was interrupted.
         device: ``cpu``, ``cuda``, or one GPU such as ``cuda:1``.
         threads: of the computation.
     """

@@ -2,8 +2,8 @@
 
 The images, the noise and the directions of a step are functions of the seed and the step
 (:mod:`proxmatch.learning.sources`), and everything else that a step depends on is in the state that
-is written. So a run that was killed goes on as if it had not been, and several processes that share
-a batch do what one would have done.
+is written. So a run that was killed continues as if it had not been, and several processes that
+share a batch do what one would have done.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def run(
     about: dict[str, Any] | None = None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> RunResult:
-    """Train a denoiser, going on from the last checkpoint in the folder if there is one.
+    """Train a denoiser, continuing from the last checkpoint in the folder if there is one.
 
     Args:
         denoiser: trained in place.
@@ -109,7 +109,7 @@ def run(
             device by default. What is logged also goes to its loggers.
         check: looks at the model before the first step, every ``settings.check_every`` steps and at
             the end.
-        about: what else decides the run, JSON values; a run goes on with the same and no other.
+        about: what else decides the run, JSON values; a run continues with the same and no other.
         on_step: told the step and its loss, for a progress bar.
 
     Raises:
@@ -130,7 +130,7 @@ def run(
             on_step(step + 1, loss)
         elif going.in_a_row >= settings.patience:
             return going.abandoned()
-        elif step + 1 < settings.steps:  # the end of a run is seen to all the same
+        elif step + 1 < settings.steps:  # the end of a run is still recorded
             continue
         going.record(step + 1)
     return going.finished(RunStatus.COMPLETED, settings.steps)

@@ -148,7 +148,7 @@ class TrainingSettings(_Settings):
             steps before count this to the power of k.
         seed: of the images, the noise and the directions, at each step anew.
         checkpoint_every: steps between checkpoints.
-        check_every: steps between two looks at the model, when somebody looks.
+        check_every: steps between two looks at the model, if it is checked.
         log_every: steps between lines of the log.
         patience: steps in a row with a loss that is not finite before the run gives up.
     """

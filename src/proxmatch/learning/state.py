@@ -25,7 +25,7 @@ class State:
 
     Attributes:
         step: steps done.
-        settings: of the run, as JSON values; a run goes on with these and no others.
+        settings: of the run, as JSON values; a run continues with these and no others.
         tensors: parameters under ``model.``, the optimizer's under ``optimizer.``, and others.
         facts: what else the run remembers, JSON values.
     """

@@ -58,7 +58,7 @@ def train(
     fabric: Fabric | None = None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> TrainingResult:
-    """Train a denoiser, or go on with a training that was interrupted.
+    """Train a denoiser, or continue a training that was interrupted.
 
     Args:
         preset: one of ``PRESETS``, or your own; or a denoiser to go on from, such as

@@ -14,7 +14,7 @@ def kernel_picture(file: str | Path) -> Tensor:
     """A kernel from a picture of it: its brightness, summing to one, ``(h, w)``.
 
     Raises:
-        InputError: a file that is no picture, or black everywhere.
+        InputError: a file that is not a picture, or black everywhere.
     """
     pixels = _gray(file)
     if not bool(pixels.sum() > 0):
@@ -26,7 +26,7 @@ def mask_picture(file: str | Path) -> Tensor:
     """A mask from a picture of it: measured where it is brighter than mid-gray, ``(H, W)``.
 
     Raises:
-        InputError: a file that is no picture.
+        InputError: a file that is not a picture.
     """
     return _gray(file) > 0.5
 

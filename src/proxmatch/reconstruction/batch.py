@@ -80,7 +80,7 @@ class FileBatch:
     ) -> FileBatch:
         """Check everything that can be checked before the work begins."""
         if not entry(problem).pictures and not how["simulate"]:
-            raise InputError(f"measurements of {problem} are no pictures: add --simulate")
+            raise InputError(f"measurements of {problem} are not pictures: add --simulate")
         read = options(problem, given)
         if how["format"] not in ("png", "tif") or how["bits"] not in (None, 8, 16):
             raise InputError("--format is png or tif, --bits 8 or 16")

@@ -91,7 +91,7 @@ def run_study(
         The file of the tables.
     """
     if not work.data.is_dir():
-        raise InputError(f"{work.data} is no folder; give the one that holds the images")
+        raise InputError(f"{work.data} is not a folder; give the one that holds the images")
     store = Store(out / "cells")
     code = source_digest(study)
     planned = study.plan(work)
