@@ -90,7 +90,7 @@ def command(
     else:
         arguments["measurements"] = torch.stack(given).to(place)
     if problem is not None:
-        arguments |= _problem(source, given, problem, options or [], images is not None)
+        arguments["problem"] = _problem(source, given, problem, options or [], images is not None)
     elif options:
         raise InputError("--set is about a problem: name it with --problem")
     arguments |= {"steps": steps}
@@ -148,9 +148,7 @@ def _check(method: str, images: Path | None, steps: int | None, budget: float | 
         raise InputError("--budget is for --method auto with --images")
 
 
-def _problem(
-    source: Any, given: list[Any], problem: str, options: list[str], clean: bool
-) -> dict[str, Any]:
+def _problem(source: Any, given: list[Any], problem: str, options: list[str], clean: bool) -> Any:
     """The problem for windows of clean images, or for measurements."""
     from proxmatch.errors import InputError
     from proxmatch.problems.catalog import entry, image_side, make_problem, options as read
@@ -158,17 +156,15 @@ def _problem(
     found = read(problem, options)
     if not clean and not entry(problem).pictures:
         raise InputError(f"measurements of {problem} are not pictures; give clean --images")
-    height, width = given[0].shape[1:]
+    place = next(source.parameters()).device
+
+    def made(size: Any) -> Any:
+        return make_problem(problem, size, found, channels=source.channels).to(place)
+
     if clean:
-        window = getattr(getattr(source, "config", None), "size", None)
-        side = window or min(64, *(n for image in given for n in image.shape[1:]))
-        size = (side, side)
-    else:
-        size = image_side(problem, (height, width), found)
-    made = make_problem(problem, size, found, channels=source.channels)
-    return {"problem": made.to(next(source.parameters()).device)} | (
-        {"size": side} if clean else {}
-    )
+        return made  # for the windows that the library decides on
+    height, width = given[0].shape[1:]
+    return made(image_side(problem, (height, width), found))
 
 
 def _run(

@@ -201,7 +201,11 @@ def diagnose(
             )
     others = {}
     if not (isinstance(sources, tuple | list) and not sources):
-        others = sources_of(sources, images.shape[1], images.device)
+        try:
+            others = sources_of(sources, images.shape[1], images.device)
+        except InputError:  # nothing that comes with proxmatch has these channels
+            if sources is not None or not given:
+                raise
     near = nearest_first(others, images[:CHOSEN_ON], seed=seed)
     hand = given | {name: others[name] for name in list(near)[:TRIED] if name not in given}
     if reference is not None:

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from proxmatch.baselines import Identity, no_denoiser, total_variation, wiener_filter
 from proxmatch.data import ImageDomain
-from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
 from proxmatch.experiments import strips
 from proxmatch.experiments.cells import Cell, Outcome
@@ -23,10 +21,10 @@ from proxmatch.experiments.certificates import certificate
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.measure import Effort, measure
 from proxmatch.experiments.origins import checkpoint, restored
-from proxmatch.learning import Penalty, TrainingSettings, adapt, adaptation_settings, train
-from proxmatch.learning.auto import Search, auto
-from proxmatch.learning.hold_out import hold_out
+from proxmatch.learning import AdaptationPlan, carry_out, plan_adaptation, train
+from proxmatch.learning.auto import Search
 from proxmatch.learning.settings import PRESETS
+from proxmatch.methods import INK, Method
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 from proxmatch.transforms import Relaxed, align, choose_strength
@@ -113,25 +111,18 @@ def _adaptation(
         problems = [
             problem_of({**s, "problem": name}, source.channels) for name in s["problems"] or ()
         ]
-        if s["role"] == "auto":
-            found = auto(
-                {"source": source.to(shop.device)},
-                list(images),
-                problems=problems,
-                size=s["size"],
-                search=search_of(s),
-                seed=s["seed"],
-            )
-        else:
-            found = adapt(
-                source,
-                images,
-                settings=settings_of(source, images, s),
-                problem=problems or None,
-                select="best" if s["best"] else "last",
-                held_out=s["best"],
-                fabric=fabric_of(shop),
-            )
+        plan = plan_adaptation(
+            source.to(shop.device) if s["role"] == "auto" else source,
+            images,
+            problems,
+            method=way_of(s),
+            select="best" if s["best"] else "last",
+            held_out=s["role"] == "auto" or s["best"],
+            size=s["size"] if s["role"] == "auto" else None,
+            search=search_of(s),
+            seed=s["seed"],
+        )
+        found = carry_out(_bounded(plan, s["max_steps"]), fabric=fabric_of(shop))
     record = found.denoiser.record.get("adapted", {})
     chosen = next((candidate.name for candidate in found.table if candidate.chosen), None)
     result = {
@@ -155,27 +146,18 @@ def search_of(spec: Mapping[str, Any]) -> Search:
     return replace(search, steps=min(bounds, default=None))
 
 
-def settings_of(
-    source: ProximalDenoiser, images: Tensor, spec: Mapping[str, Any]
-) -> TrainingSettings:
-    """The settings of an adaptation: the library's own for the number of images, and its changes.
+def way_of(spec: Mapping[str, Any]) -> Method:
+    """The way to adapt of a cell, as far as it decides the result."""
+    told = {name: spec[name] for name in ("loss", "optimizer", "penalty", "best")}
+    return Method(spec["role"], spec["role"], spec["role"], INK, **told)
 
-    Args:
-        source: the denoiser.
-        images: all of them, ``(N, C, H, W)``.
-        spec: settings of the cell.
-    """
-    size = min(spec["size"], *images.shape[-2:])
-    number = len(hold_out(list(images), size).training) if spec["best"] else len(images)
-    draws = 4 if len(images) <= 10 else 1
-    told = adaptation_settings(source, spec["loss"], number * draws).model_dump()
-    told["seed"] = spec["seed"]
-    told["optimizer"] |= spec["optimizer"]
-    if spec["penalty"]:
-        told["penalty"] = Penalty(iterations=5)
-    if spec["max_steps"] is not None:
-        told["steps"] = min(told["steps"], spec["max_steps"])
-    return TrainingSettings.model_validate(told)
+
+def _bounded(plan: AdaptationPlan, most: int | None) -> AdaptationPlan:
+    """No more steps than that."""
+    if plan.settings is None or most is None:
+        return plan
+    steps = min(plan.settings.steps, most)
+    return replace(plan, settings=plan.settings.model_copy(update={"steps": steps}))
 
 
 def _reconstruction(

@@ -1,6 +1,7 @@
 """Training and adaptation: settings as data, one engine, runs that survive being killed."""
 
-from proxmatch.learning.adaptation import adapt
+from proxmatch.learning.adaptation import adapt, carry_out
+from proxmatch.learning.adaptation_plan import AdaptationPlan, plan_adaptation
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.augmentation import augment
 from proxmatch.learning.engine import Check, RunResult, RunStatus, run
@@ -20,6 +21,7 @@ from proxmatch.learning.training import TrainingResult, train
 
 __all__ = [
     "PRESETS",
+    "AdaptationPlan",
     "AdaptationResult",
     "Assessment",
     "Augmentation",
@@ -39,9 +41,11 @@ __all__ = [
     "adaptation_settings",
     "assess",
     "augment",
+    "carry_out",
     "fine_tune",
     "gentle_settings",
     "pairs",
+    "plan_adaptation",
     "run",
     "stream",
     "train",

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from torch import Tensor
 
-from proxmatch.data import FewShot, image_list
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.errors import AdaptationWarning, InputError, NotProximalError
+from proxmatch.errors import AdaptationWarning, InputError
+from proxmatch.learning.adaptation_plan import AdaptationPlan, Problems, plan_adaptation
 from proxmatch.learning.auto import Search, auto, tiles
 from proxmatch.learning.blind import blind
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import AdaptationResult, Evidence
-from proxmatch.learning.fine_tune import Select, adaptation_settings, fine_tune, look
+from proxmatch.learning.fine_tune import Select, fine_tune, look
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import TrainingSettings
-from proxmatch.learning.start import Sources, nearest_first, sources_of
-from proxmatch.learning.training import default_problems
-from proxmatch.methods import chosen
+from proxmatch.learning.start import Sources, sources_of
+from proxmatch.methods import Method
 from proxmatch.problems import Problem
 from proxmatch.transforms import align
 
@@ -33,9 +31,9 @@ if TYPE_CHECKING:
 def adapt(
     denoiser: Sources,
     images: Any = None,
-    problem: Problem | Sequence[Problem] | None = None,
+    problem: Problems = None,
     *,
-    method: str = "auto",
+    method: str | Method = "auto",
     measurements: Tensor | None = None,
     steps: int | None = None,
     select: Select = "best",
@@ -43,6 +41,7 @@ def adapt(
     draws: int | Literal["auto"] | None = "auto",
     held_out: bool = True,
     size: int | None = None,
+    search: Search | None = None,
     budget: float | None = None,
     seed: int = 0,
     folder: str | Path | None = None,
@@ -58,7 +57,7 @@ def adapt(
         images: clean images in [0, 1], ``(N, C, H, W)``, or ``(C, H, W)`` each, or in any form of
             :mod:`proxmatch.data.given`.
         problem: that decides what is best; the paper's two by default. Name the one you have:
-            several share one strength.
+            several share one strength. What makes a problem for windows of a side will do too.
         method: one that :func:`proxmatch.methods.offered` lists: ``auto`` tries what can be made
             of the images and keeps the best (:mod:`proxmatch.learning.auto`), ``align`` trains
             nothing, the others fine-tune.
@@ -74,6 +73,7 @@ def adapt(
         held_out: keep a part of the images to measure on (see :mod:`proxmatch.learning.hold_out`);
             without it there is no evidence, and ``select`` must be ``last``.
         size: side of the windows; by default that of the problems or the LPN, or 64.
+        search: how much ``auto`` tries; everything unless given.
         budget: of ``auto``: seconds that it may take.
         seed: of everything that is drawn, unless ``settings`` say it.
         folder: of a fine-tuning: for the state and the log, so that an interrupted one can go on;
@@ -88,87 +88,81 @@ def adapt(
     Warns:
         AdaptationWarning: it made things worse, or nothing better was found.
     """
-    way = chosen(method)
-    if select not in get_args(Select):
-        raise InputError(f"select is 'best' or 'last', not {select!r}")
-    problems = [problem] if isinstance(problem, Problem) else list(problem or ())
     if measurements is not None:
-        if images is not None or len(problems) != 1 or method != "auto" or settings is not None:
+        if (
+            images is not None
+            or not isinstance(problem, Problem)
+            or method != "auto"
+            or settings is not None
+        ):
             raise InputError(
                 "with measurements, give the one problem that made them, and neither images nor "
                 "settings nor a method: strength and start are found from them"
             )
-        sources = sources_of(denoiser, problems[0].img_size[0], measurements.device)
-        return blind(sources, measurements, problems[0], seed=seed)
+        sources = sources_of(denoiser, problem.img_size[0], measurements.device)
+        return blind(sources, measurements, problem, seed=seed)
     if images is None:
         raise InputError("give images of the new domain, or measurements and their problem")
-    given = _checked(images)
-    sources = sources_of(denoiser, len(given[0]))
-    first = next(iter(sources.values()))
-    wrong = [i for i, image in enumerate(given) if len(image) != first.channels]
-    if wrong:
-        raise InputError(
-            f"image {wrong[0]} should be ({first.channels}, height, width), it is "
-            f"{tuple(given[wrong[0]].shape)}"
-        )
-    if not first.proximal and (settings is not None or way.role == "adapted"):
-        raise NotProximalError(
-            "only a denoiser with a potential is trained: make it a GradientStep.of(network, "
-            "smooth=True), or take method='auto' or 'align'"
-        )
-    if settings is None and way.role == "adapted":
-        adaptation_settings(first, method, 1)  # refuses at once what does not fit
-    size = size or _window(sources.values(), given, problems)
-    small = [tuple(image.shape) for image in given if min(image.shape[1:]) < size]
-    if small:
-        raise InputError(f"the images must be at least {size} x {size}, got {small[0]}")
-    if settings is None and way.role == "auto":
-        if not held_out:
-            raise InputError("auto compares on held-out pixels; leave held_out=True")
-        return auto(
-            sources,
-            given,
-            problems=problems or default_problems((size, size), first.channels),
-            size=size,
-            search=Search(steps=steps),
-            budget=budget,
-            seed=seed,
-            on_candidate=on_candidate,
-        )
-    nearest = nearest_first(sources, tiles(given, size).to(next(first.parameters())), seed=seed)
-    source = sources[next(iter(nearest))]
-    if draws == "auto":
-        draws = 4 if len(given) <= 10 else 1
-    if settings is None and way.role == "adapted":
-        number = len(hold_out(given, size).training if held_out else given)
-        settings = adaptation_settings(
-            source, method, number * (draws or 1), seed=seed, **_looks(steps)
-        )
-    if held_out or (settings is not None and settings.trajectory is not None):
-        problems = problems or default_problems((size, size), first.channels)
-    if settings is None:
-        return _align(source, given, problems, size, held_out)
-    return fine_tune(
-        source,
-        given,
-        settings,
-        problems=problems,
-        size=size,
+    plan = plan_adaptation(
+        denoiser,
+        images,
+        problem,
+        method=method,
+        steps=steps,
         select=select,
+        settings=settings,
         draws=draws,
         held_out=held_out,
+        size=size,
+        search=search,
+        seed=seed,
+    )
+    return carry_out(
+        plan,
+        budget=budget,
         folder=folder,
         fabric=fabric,
         on_step=on_step,
+        on_candidate=on_candidate,
     )
 
 
-def _looks(steps: int | None) -> dict[str, int]:
-    """What a number of steps says about looks at the denoiser."""
-    if steps is None:
-        return {}
-    every = max(1, steps // 10)
-    return {"steps": steps, "check_every": every, "checkpoint_every": every}
+def carry_out(
+    plan: AdaptationPlan,
+    *,
+    budget: float | None = None,
+    folder: str | Path | None = None,
+    fabric: Fabric | None = None,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+    on_candidate: Callable[[str], None] = lambda name: None,
+) -> AdaptationResult:
+    """Do what was planned; the arguments are those of :func:`adapt`."""
+    if plan.settings is not None:
+        return fine_tune(
+            plan.source,
+            plan.images,
+            plan.settings,
+            problems=plan.problems,
+            size=plan.size,
+            select=plan.select,
+            draws=plan.draws,
+            held_out=plan.held_out,
+            folder=folder,
+            fabric=fabric,
+            on_step=on_step,
+        )
+    if plan.method.role == "aligned":
+        return _align(plan.source, plan.images, plan.problems, plan.size, plan.held_out)
+    return auto(
+        plan.sources,
+        plan.images,
+        problems=plan.problems,
+        size=plan.size,
+        search=plan.search,
+        budget=budget,
+        seed=plan.seed,
+        on_candidate=on_candidate,
+    )
 
 
 def _align(
@@ -194,38 +188,3 @@ def _align(
             )
     aligned = align(denoiser, tiles(images, size))
     return AdaptationResult(aligned, RunStatus.COMPLETED, 0, [], evidence)
-
-
-def _checked(images: Any) -> list[Tensor]:
-    images = images.images if isinstance(images, FewShot) else images
-    tensors = isinstance(images, Tensor) or (
-        isinstance(images, Sequence) and all(isinstance(one, Tensor) for one in images)
-    )
-    given = list(images) if tensors else image_list(images)
-    if not given:
-        raise InputError("there are no images to adapt to; give at least one")
-    for number, image in enumerate(given):
-        if not isinstance(image, Tensor) or image.ndim != 3:
-            shape = tuple(image.shape) if isinstance(image, Tensor) else type(image).__name__
-            raise InputError(f"image {number} should be (channels, height, width), it is {shape}")
-        if not image.is_floating_point() or not bool(torch.isfinite(image).all()):
-            raise InputError(f"image {number} must hold finite floating-point numbers in [0, 1]")
-        low, high = image.aminmax()
-        if low < -0.5 or high > 1.5:
-            raise InputError(
-                f"image {number} runs from {float(low):.3g} to {float(high):.3g}: scale it to "
-                "[0, 1] (divide 8-bit images by 255)"
-            )
-    return [image.detach().cpu().float() for image in given]
-
-
-def _window(
-    sources: Iterable[ProximalDenoiser], images: Sequence[Tensor], problems: Sequence[Problem]
-) -> int:
-    sizes = {side for problem in problems for side in problem.img_size[1:]}
-    if len(sizes) > 1:
-        raise InputError(f"the problems must be for square images of one size, got {sizes}")
-    if sizes:
-        return sizes.pop()
-    natives = [one.native_size for one in sources if one.native_size]
-    return max(natives, default=min(64, *(min(image.shape[1:]) for image in images)))

@@ -32,7 +32,7 @@ from proxmatch.learning.settings import (
 )
 from proxmatch.learning.sources import pairs
 from proxmatch.losses import Constant, FromData, GammaSchedule, Geometric
-from proxmatch.methods import chosen
+from proxmatch.methods import Method, chosen
 from proxmatch.problems import Problem
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def fine_tune(
 
 
 def adaptation_settings(
-    denoiser: ProximalDenoiser, method: str, inputs: int, **changes: Any
+    denoiser: ProximalDenoiser, method: str | Method, inputs: int, **changes: Any
 ) -> TrainingSettings:
     """The settings of the paper's methods: everything but the loss is the same for all of them.
 
@@ -161,13 +161,13 @@ def adaptation_settings(
         inputs: how many different inputs there are, N M.
         changes: of single settings.
     """
-    way = chosen(method)
+    way = method if isinstance(method, Method) else chosen(method)
     if way.role != "adapted":
-        raise InputError(f"{method} has no settings: it does not fine-tune by itself")
+        raise InputError(f"{way.name} has no settings: it does not fine-tune by itself")
     network = core(denoiser)
     recipe = network.recipe
     if way.penalty and not network.penalized:
-        raise InputError(f"{method} has a penalty, which is for gradient-step denoisers")
+        raise InputError(f"{way.name} has a penalty, which is for gradient-step denoisers")
     penalty = Penalty(iterations=5) if way.penalty else None
     if network.conditional:
         told = gentle_settings(denoiser, inputs, loss=way.loss, penalty=penalty).model_dump()
