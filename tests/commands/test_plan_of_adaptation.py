@@ -42,7 +42,7 @@ def model(tmp_path: Path) -> Path:
 def test_the_command_plans_like_the_library(
     proxmatch: Run, folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It once trained four times as long with 11 images, and missed the window of an aligned LPN."""
+    """With 11 images it once trained four times as long, and an aligned LPN at another size."""
     plans: list[AdaptationPlan] = []
 
     def stop(plan: AdaptationPlan, **options: Any) -> None:

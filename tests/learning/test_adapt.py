@@ -100,7 +100,7 @@ def test_the_best_step_is_the_one_with_the_best_held_out_score(source: LPN, tmp_
 
 
 def test_ruin_is_announced_or_undone(source: LPN) -> None:
-    ruinous = quick(source, optimizer=Optimizer(rate=100.0, warmup=0, final=1))
+    ruinous = quick(source, optimizer=Optimizer(rate=10.0, warmup=0, final=1))
     with pytest.warns(AdaptationWarning, match="made things worse"):
         last = adapt(source, few(5), settings=ruinous, select="last", **QUICK)
     assert last.evidence is not None
