@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from proxmatch import learning
-from proxmatch.data import image_files, read_images
+from proxmatch.data import image_files, read_image
 from proxmatch.denoisers import LPN, LPNConfig, load, save
 from proxmatch.learning import AdaptationPlan, plan_adaptation
 from proxmatch.problems import denoising
@@ -52,7 +52,7 @@ def test_the_command_plans_like_the_library(
     monkeypatch.setattr(learning.adaptation, "carry_out", stop)
     options = ("--images", folder, "--method", "mse", "--problem", "denoising")
     assert proxmatch("adapt", model, *options, "--out", tmp_path / "out").code == 130
-    images = [file.pixels for file in read_images(image_files([folder]), 3)]
+    images = [read_image(path, 3) for path in image_files([folder])]
     expected = plan_adaptation(load(model), images, denoising, method="mse")
     assert [plan.settings for plan in plans] == [expected.settings]
     assert [plan.size for plan in plans] == [expected.size] == [8]

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import proxmatch as pm
-from proxmatch.data.given import image_batch, image_list
+from proxmatch.data.any_form import image_batch, image_list
 from proxmatch.errors import DataError, InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)

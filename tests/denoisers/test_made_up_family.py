@@ -82,7 +82,7 @@ def test_it_is_trained(tmp_path: Path) -> None:
     assert float(denoiser.logit.detach()) != 0
 
 
-@pytest.mark.filterwarnings("ignore::proxmatch.errors.AdaptationWarning")
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.ProxmatchWarning")
 def test_it_is_adapted_reconstructed_with_diagnosed_and_certified() -> None:
     source = Shrink(ShrinkConfig())
     found = adapt(source, IMAGES, PROBLEM, method="mse", draws=1, select="last", held_out=False)

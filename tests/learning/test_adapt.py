@@ -100,13 +100,15 @@ def test_the_best_step_is_the_one_with_the_best_held_out_score(source: LPN, tmp_
 
 
 def test_ruin_is_announced_or_undone(source: LPN) -> None:
-    ruinous = quick(source, optimizer=Optimizer(rate=10.0, warmup=0, final=1))
+    ruinous, hopeless = (
+        quick(source, optimizer=Optimizer(rate=rate, warmup=0, final=1)) for rate in (10.0, 100.0)
+    )
     with pytest.warns(AdaptationWarning, match="made things worse"):
         last = adapt(source, few(5), settings=ruinous, select="last", **QUICK)
     assert last.evidence is not None
     assert last.evidence.gain < 0
     with pytest.warns(AdaptationWarning, match="returned as it is"):
-        best = adapt(source, few(5), settings=ruinous, select="best", **QUICK)
+        best = adapt(source, few(5), settings=hopeless, select="best", **QUICK)
     assert best.step == 0
     assert same(weights(best.denoiser), weights(source))
 
@@ -222,12 +224,12 @@ def test_adapm_keeps_l_down(tmp_path: Path) -> None:
     [
         (torch.empty(0, 1, 8, 8), "no images"),
         (few(2)[0, 0], "image 0 should be"),
-        (few(2).expand(-1, 3, -1, -1), r"image 0 should be \(1, height, width\)"),
+        (few(2).expand(-1, 3, -1, -1), "is for images of 1 channel"),
         (255 * few(2), "divide 8-bit"),
         (few(2) * math.nan, "finite"),
         ((255 * few(2)).byte(), "floating-point"),
         (few(2)[..., :5], "at least 8 x 8|too small"),
-        (["a.png"], "image 0 should be"),
+        (["a.png"], "no file or folder a.png"),
     ],
 )
 def test_bad_images_are_refused(source: LPN, images: Any, message: str) -> None:

@@ -175,7 +175,7 @@ def diagnose(
     Args:
         denoiser: D, to be deployed, of any kind, or its name, or both; None for the best of
             ``sources``. Without a potential it has no L.
-        images: clean, ``(B, C, H, W)`` or in any form of :mod:`proxmatch.data.given`, of the
+        images: clean, ``(B, C, H, W)`` or in any form of :mod:`proxmatch.data.any_form`, of the
             problem's size; 4 to 8 are enough.
         problem: to simulate.
         reference: D*, a denoiser that is right for these images, if there is one.

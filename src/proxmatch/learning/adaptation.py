@@ -55,7 +55,7 @@ def adapt(
         denoiser: the source, or its name; it is not changed. Of several, the one that is nearest to
             the images is adapted; with None, of all that come with proxmatch.
         images: clean images in [0, 1], ``(N, C, H, W)``, or ``(C, H, W)`` each, or in any form of
-            :mod:`proxmatch.data.given`.
+            :mod:`proxmatch.data.any_form`.
         problem: that decides what is best; the paper's two by default. Name the one you have:
             several share one strength. What makes a problem for windows of a side will do too.
         method: one that :func:`proxmatch.methods.offered` lists: ``auto`` tries what can be made

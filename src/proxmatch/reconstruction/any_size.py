@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proxmatch.data import embedded
+from proxmatch.data.any_form import image_list
 from proxmatch.data.domain import LUMA
-from proxmatch.data.given import image_list
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser
 from proxmatch.denoisers.tiles import TILE, tiled
 from proxmatch.errors import DivergenceWarning, InputError, SuspiciousWarning
@@ -86,7 +86,7 @@ def reconstruct(
         denoiser: D; one that is not a :class:`ProximalDenoiser` is used as a
             :class:`PlainDenoiser`, and one of color images on gray ones as :class:`Lifted`.
         measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes; or pictures, as arrays,
-            files or folders (:mod:`proxmatch.data.given`).
+            files or folders (:mod:`proxmatch.data.any_form`).
         problem: a name of ``PROBLEMS``, a problem, or what makes one for measurements of a size.
         options: of a problem that is given by name, such as ``["factor=2"]``.
         iterations: number of steps, if not that of the problem.

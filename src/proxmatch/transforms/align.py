@@ -48,7 +48,8 @@ def align(
 
     Args:
         denoiser: D, which is held and not changed; of any kind.
-        images: of the new domain, ``(N, C, H, W)`` or in any form of :mod:`proxmatch.data.given`;
+        images: of the new domain, ``(N, C, H, W)`` or in any form of
+            :mod:`proxmatch.data.any_form`;
             or their statistics, such as
             :func:`~proxmatch.transforms.statistics_from_measurements` finds.
         scale: s.

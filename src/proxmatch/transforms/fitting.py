@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch.data.given import converted, image_batch, image_list
+from proxmatch.data.any_form import converted, image_batch, image_list
 from proxmatch.denoisers import ProximalDenoiser, as_denoiser
 from proxmatch.errors import InputError
 from proxmatch.transforms.lifted import Lifted
@@ -43,7 +43,7 @@ def fitted_list(denoiser: Any, images: Any) -> tuple[ProximalDenoiser, list[Tens
 
     Args:
         denoiser: D, of any kind.
-        images: in any form of :mod:`proxmatch.data.given`.
+        images: in any form of :mod:`proxmatch.data.any_form`.
     """
     given = image_list(images)
     if {len(image) for image in given} == {1, 3}:

@@ -204,7 +204,7 @@ def choose_strength(
         denoiser: D, which is held and not changed; of any kind
             (:func:`proxmatch.denoisers.as_denoiser`). Without a potential, t L is not known.
         images: of the domain and of the problem's size, ``(N, C, H, W)`` or in any form of
-            :mod:`proxmatch.data.given`; one will do.
+            :mod:`proxmatch.data.any_form`; one will do.
         problem: what to reconstruct from; several share one strength.
         proximal: keep t L(s) < 1 for a denoiser of many levels whose L is not below one by
             construction; without it the best strength is chosen, and L is only measured.
