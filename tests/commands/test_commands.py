@@ -18,6 +18,7 @@ from PIL import Image
 from skimage.data import camera
 
 from proxmatch import __version__, diagnosis
+from proxmatch.baselines import Wiener
 from proxmatch.data import ImageDomain, read_file
 from proxmatch.denoisers import LPN, LPNConfig, load, save, shipped
 from proxmatch.metrics import psnr, ssim
@@ -27,6 +28,8 @@ from proxmatch.transforms import Aligned, Lifted, Relaxed, Transformed
 from tests.commands.conftest import Run
 
 Models = dict[str, Path]
+#: Exit codes of a reconstruction that ran: what an untrained denoiser makes may be suspicious.
+FINISHED = (0, 1)
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -170,14 +173,14 @@ def test_what_is_done_is_not_done_again(
     out = tmp_path / "out"
     common = ("--problem", "denoising", "--iterations", 2, "--out", out)
     first = pictures / "picture0.png"
-    assert proxmatch("reconstruct", small["gs"], first, *common).code == 0
+    assert proxmatch("reconstruct", small["gs"], first, *common).code in FINISHED
     stamp = (out / first.name).stat().st_mtime_ns
-    assert proxmatch("reconstruct", small["gs"], pictures, *common).code == 0
+    assert proxmatch("reconstruct", small["gs"], pictures, *common).code in FINISHED
     assert (out / first.name).stat().st_mtime_ns == stamp
     assert len(list(out.glob("*.png"))) == 6
     changed = tmp_path / first.name
     changed.write_bytes((pictures / "picture1.png").read_bytes())
-    assert proxmatch("reconstruct", small["gs"], changed, *common).code == 0
+    assert proxmatch("reconstruct", small["gs"], changed, *common).code in FINISHED
     again, twin = (read_file(out / name).pixels for name in (first.name, "picture1.png"))
     torch.testing.assert_close(again, twin, rtol=0, atol=1.01 / 255)
     other = proxmatch("reconstruct", small["lpn"], pictures, *common)
@@ -435,7 +438,9 @@ def test_adapt_by_alignment_and_from_measurements(
     names = ["source", "relaxed", "Wiener", "aligned + relaxed"]
     assert [row["name"] for row in rows] == names
     assert blind.code == (1 if rows[0]["chosen"] else 0), blind.err
-    assert isinstance(load(tmp_path / "blind" / "model"), LPN | Transformed)
+    (chosen,) = (row["name"] for row in rows if row["chosen"])
+    returned = load(tmp_path / "blind" / "model")
+    assert isinstance(returned, Wiener if chosen == "Wiener" else LPN | Transformed)
 
 
 def test_the_worst_verdict_is_the_one_that_is_spoken(

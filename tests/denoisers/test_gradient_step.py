@@ -463,7 +463,7 @@ def test_levels_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=message):
             model(x, level)
-    one = ScaledLPN(ScaledLPNConfig(hidden=2)).double()
+    one = ScaledLPN(ScaledLPNConfig()).double()
     with pytest.raises(InputError, match="ScaledLPN takes one noise level an image"):
         one(x, torch.full((2, 1, 8, 8), 0.1))
 

@@ -222,7 +222,7 @@ def test_the_nearest_of_several_is_adapted(source: LPN) -> None:
     names = [c.name for c in result.table]
     assert {"bright, relaxed", "dark, relaxed"} <= set(names)
     assert not any("tuned" in name for name in names)  # a filter has no weights
-    with pytest.raises(InputError, match="different numbers of channels"):
+    with pytest.raises(InputError, match="is for images of 1 channel"):
         adapt([source, "gs-faces", LPN(LPNConfig(channels=1, size=8, hidden=4, features=3))],
               bright(2), DEBLURRING)  # fmt: skip
     with pytest.raises(CheckpointError, match="no such model"):

@@ -127,7 +127,7 @@ def test_noise_levels_follow_their_channels() -> None:
 
 
 def test_convexity_is_that_of_the_level_the_inner_denoiser_sees() -> None:
-    inner = ScaledLPN(ScaledLPNConfig(channels=3, hidden=2, sigma=0.1, levels=(0.01, 0.2)))
+    inner = ScaledLPN(ScaledLPNConfig(channels=3, sigma=0.1, levels=(0.01, 0.2)))
     assert Lifted(inner).convexity(0.05) == pytest.approx(inner.convexity(0.05 * 3**0.5))
     assert Lifted(inner).levels == pytest.approx((0.01 / 3**0.5, 0.2 / 3**0.5))
     aligned = Aligned(inner, 0.5, torch.eye(3), [0.5] * 3, [0.5] * 3)

@@ -64,6 +64,8 @@ class Sign(StrEnum):
 
 #: From which share of |x - x_0|^2 / N on a part of the error is a sign; the last is a residual.
 LIMITS = {Sign.MISFIT: 0.5, Sign.NOISE: 0.45, Sign.RANGE: 0.05, Sign.UNSETTLED: 0.01}
+#: Steps from which on a run should have settled.
+SETTLING = 20
 #: How much larger than that of the start a misfit must be.
 WORSE = 1.5
 
@@ -212,8 +214,12 @@ def check_measured_noise(problem: Problem, measurements: Tensor) -> None:
 
 
 def last_residual(run: PnPResult) -> Tensor | None:
-    """||x_K - x_{K-1}|| / ||x_K|| of the last step that each image made, if it was recorded."""
-    if run.residual is None or not run.residual.shape[1]:
+    """||x_K - x_{K-1}|| / ||x_K|| of the last step that each image made, if it was recorded.
+
+    None for a run of fewer than :data:`SETTLING` steps: whoever asks for a few steps does not
+    expect them to settle.
+    """
+    if run.residual is None or run.residual.shape[1] < SETTLING:
         return None
     last = (run.iterations - 1).clamp_min(0)[:, None]
     return run.residual.gather(1, last)[:, 0].nan_to_num(0.0)
