@@ -29,8 +29,7 @@ from proxmatch.denoisers import (
 )
 from proxmatch.denoisers.unet import CompactUNet
 from proxmatch.diagnosis import diagnose
-from proxmatch.learning import TrainingSettings, adapt, run, stream
-from proxmatch.learning.settings import Penalty
+from proxmatch.learning import TrainingSettings, adapt
 from proxmatch.losses import contractivity_penalty, top_direction
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution

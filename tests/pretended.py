@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
-from torch.utils import backend_registration
+from torch.utils import _pytree as pytree, backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 
 NAME = "pretended"

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
+from proxmatch._internal.constants import constant
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
@@ -106,7 +107,7 @@ class Wiener(ProximalDenoiser):
         ).to(images)
         with torch.no_grad():
             power = denoiser._analyze(images.detach() - denoiser._mean(images)).square().mean(0)
-            lower, part = _knots(*images.shape[-2:], knots)
+            lower, part = _knots(*images.shape[-2:], knots, torch.float64, torch.device("cpu"))
             lower, part = lower.flatten()[1:], part.flatten()[1:]  # without the mean of an image
             power = power.double().cpu().flatten(1)[:, 1:]
             total = torch.zeros(len(power), knots, dtype=torch.float64)
@@ -154,26 +155,25 @@ class Wiener(ProximalDenoiser):
 
     def _gain(self, x: Tensor) -> Tensor:
         """G, ``(C, H, W)``: log S is interpolated between the knots."""
-        lower, part = _knots(*x.shape[-2:], self.config.knots)
-        lower, part = lower.to(x.device), part.to(x)
+        lower, part = _knots(*x.shape[-2:], self.config.knots, x.dtype, x.device)
         values = self.log_snr[:, lower] * (1 - part) + self.log_snr[:, lower + 1] * part
         return values.sigmoid()
 
     def _filter(self, x: Tensor, gain: Tensor) -> Tensor:
         coefficients = gain * self._analyze(x)
-        rows, cols = (_cosines(n).to(x) for n in x.shape[-2:])
+        rows, cols = (_cosines(n, x.dtype, x.device) for n in x.shape[-2:])
         return torch.einsum("ji,bjhw->bihw", self._axes(x), rows.T @ coefficients @ cols)
 
     def _analyze(self, x: Tensor) -> Tensor:
         """C Q x: coefficients along the color axes at the frequencies, the shape of x."""
-        rows, cols = (_cosines(n).to(x) for n in x.shape[-2:])
+        rows, cols = (_cosines(n, x.dtype, x.device) for n in x.shape[-2:])
         return rows @ torch.einsum("ij,bjhw->bihw", self._axes(x), x) @ cols.T
 
     def _axes(self, x: Tensor) -> Tensor:
-        return torch.tensor(self.config.axes, dtype=x.dtype, device=x.device)
+        return constant(torch.tensor(self.config.axes, dtype=torch.float64), x)
 
     def _mean(self, x: Tensor) -> Tensor:
-        return torch.tensor(self.config.mean, dtype=x.dtype, device=x.device)[:, None, None]
+        return constant(torch.tensor(self.config.mean, dtype=torch.float64), x)[:, None, None]
 
 
 def wiener_filter(
@@ -197,25 +197,27 @@ def wiener_filter(
     return tune(lambda sigma: Wiener.fit(images, sigma), sigmas, images, problem, seed=seed)
 
 
-@cache
+@lru_cache(maxsize=8)
 @torch.inference_mode(False)  # what is kept must serve any caller
-def _cosines(n: int) -> Tensor:
-    """The orthonormal cosine transform (DCT-II), ``(n, n)``, float64.
+def _cosines(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The orthonormal cosine transform (DCT-II), ``(n, n)``, found in float64.
 
     deepinv's ``dct`` is normalized in float32, so that its inverse is not its transpose to more.
     """
     k, i = torch.arange(n, dtype=torch.float64)[:, None], torch.arange(n, dtype=torch.float64)
     matrix = (torch.pi / n * (i + 0.5) * k).cos() * math.sqrt(2 / n)
     matrix[0] /= math.sqrt(2)
-    return matrix
+    return matrix.to(device, dtype)
 
 
-@cache
+@lru_cache(maxsize=8)
 @torch.inference_mode(False)
-def _knots(height: int, width: int, knots: int) -> tuple[Tensor, Tensor]:
+def _knots(
+    height: int, width: int, knots: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Between which knots each frequency lies, and how far from the lower one: ``(H, W)`` each."""
     rows, cols = (torch.arange(n, dtype=torch.float64) / (2 * n) for n in (height, width))
     frequency = (rows[:, None].square() + cols.square()).sqrt().clamp_min(LOWEST)
     place = (frequency / LOWEST).log() / math.log(HIGHEST / LOWEST) * (knots - 1)
     lower = place.long().clamp(max=knots - 2)
-    return lower, place - lower
+    return lower.to(device), (place - lower).to(device, dtype)

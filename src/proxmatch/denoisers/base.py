@@ -370,7 +370,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
             )
         with torch.inference_mode(False):  # it becomes part of graphs
-            level = torch.as_tensor(sigma, dtype=x.dtype).detach().clone().to(x.device)
+            if isinstance(sigma, Tensor):
+                level = sigma.detach().to(x.device, x.dtype, copy=True)
+            else:  # filled in there, not sent
+                level = torch.full((), float(sigma), dtype=x.dtype, device=x.device)
         if is_map(level):
             self._check_map(x, level)
         elif level.numel() not in (1, len(x)):
@@ -379,7 +382,13 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             )
         else:
             level = level.flatten()
-        lowest, highest = (float(v) for v in level.detach().aminmax())
+        if isinstance(sigma, Tensor):
+            if sigma.device.type != "cpu":  # to look at it would be to wait for the device
+                with torch.inference_mode(False):
+                    return level.expand(len(x), *level.shape[1:])
+            lowest, highest = (float(v) for v in sigma.detach().aminmax())
+        else:
+            lowest = highest = float(sigma)
         if not 0 < lowest <= highest < float("inf"):
             raise InputError(f"a noise level is a positive number, not {sigma}")
         if self.levels is not None:

@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 from torch import Tensor, nn
-from torch.func import jvp
+from torch.func import jvp, vjp
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
 from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
@@ -266,6 +266,11 @@ class GradientStep(ProximalDenoiser):
         keep = torch.is_grad_enabled() and (
             x.requires_grad or any(p.requires_grad for p in self.parameters())
         )
+        if torch.compiler.is_compiling() and not keep:  # what a compiler can follow in one graph
+            level = self._level(x, sigma)
+            n, pullback = vjp(lambda z: self._network(z, level), x)
+            r = x - n
+            return (x - (r - pullback(r)[0])).contiguous()
         with torch.inference_mode(False), torch.enable_grad():
             z = x if keep and x.requires_grad else leaf(x)
             out = z - self._grad_g(z, self._level(z, sigma), create_graph=keep)
@@ -307,7 +312,8 @@ class GradientStep(ProximalDenoiser):
         x, v = self._check(x), self._check(v)
         level = self._level(x, sigma)
         if isinstance(self.network, CompactUNet) and not any(map(self._missing, x.shape[-2:])):
-            n, dn, ddn = self.network.taylor(x, v)
+            with torch.autocast(x.device.type, enabled=False):
+                n, dn, ddn = self.network.taylor(x, v)
         else:
 
             def moved(t: Tensor) -> Tensor:
@@ -386,7 +392,8 @@ class GradientStep(ProximalDenoiser):
         return max(-(-n // m) * m, self.network.smallest) - n
 
     def _call(self, x: Tensor, sigma: Tensor | None) -> Tensor:
-        out: Tensor = self.network(x) if sigma is None else self.network(x, sigma)
+        with torch.autocast(x.device.type, enabled=False):  # in half precision D is not grad h
+            out: Tensor = self.network(x) if sigma is None else self.network(x, sigma)
         return out
 
     def _level(self, x: Tensor, sigma: float | Tensor | None) -> Tensor | None:

@@ -444,10 +444,12 @@ def linearize(
     """Grad psi(x) and the map v -> Hessian of psi(x) times v, outside autograd."""
     w = _layout_weights(layers, w)
     trace = Trace()
-    out = gradient(layers, w, _layout(x), beta, trace)
+    with torch.autocast(x.device.type, enabled=False):
+        out = gradient(layers, w, _layout(x), beta, trace)
 
     @torch.no_grad()
     def hessian(v: Tensor) -> Tensor:
-        return curvature(layers, w, _layout(v), beta, trace)[0]
+        with torch.autocast(v.device.type, enabled=False):
+            return curvature(layers, w, _layout(v), beta, trace)[0]
 
     return out, hessian

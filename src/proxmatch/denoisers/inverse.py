@@ -35,6 +35,8 @@ def default_tolerance(dtype: torch.dtype) -> float:
     return 1e-10 if dtype == torch.float64 else 1e-5
 
 
+#: Iterations between two looks at which images are solved, where a look waits for the device.
+LOOK = 5
 #: Relative residual down to which float32 is as good as float64.
 SINGLE = 1e-6
 
@@ -195,20 +197,22 @@ def anderson(
     df, dx = (z.new_empty(len(z), memory, z.shape[1]) for _ in range(2))
     gram = z.new_empty(len(z), memory, memory)
     f, x = torch.zeros_like(z), z
-    live = torch.arange(len(z), device=z.device)
+    going = torch.ones_like(scale, dtype=torch.bool)
+    live = torch.arange(len(z), device=z.device)  # those that were going when last looked
     for k in range(max_iterations):
         f, f_before, x_before = torch.zeros_like(f), f, x
         f[live] = goal[live] - step(z[live].view(-1, *u.shape[1:]), live).flatten(1)
-        iterations[live] += 1
+        iterations += going
         now = f.norm(dim=1) / scale
-        better = torch.zeros_like(now, dtype=torch.bool)
-        better[live] = now[live] < residual[live]
+        better = going & (now < residual)
         best = torch.where(better[:, None], z, best)
         residual = torch.where(better, now, residual)
         improved = torch.where(better, k, improved)
-        live = ((residual > tolerance) & (k - improved < 2 * memory)).nonzero().flatten()
-        if not len(live):
-            break
+        going = (residual > tolerance) & (k - improved < 2 * memory)
+        if z.device.type == "cpu" or k % LOOK == LOOK - 1:  # elsewhere a look waits for the device
+            live = going.nonzero().flatten()
+            if not len(live):
+                break
         x = z = z + f
         if k > 0:
             new, used = (k - 1) % memory, min(k, memory)
@@ -218,8 +222,7 @@ def anderson(
             gram[:, new, :used] = gram[:, :used, new] = products[:, 0]
             weights = _least_squares(gram[:, :used, :used], products[:, 1])
             z = x - (weights[:, None] @ dx[:, :used])[:, 0]
-            lost = ~z.sum(1).isfinite()
-            z[lost] = best[lost]
+            z = torch.where(z.sum(1, keepdim=True).isfinite(), z, best)
     return Inverse(best.view_as(u), residual, iterations, residual <= tolerance)
 
 
@@ -232,5 +235,6 @@ def _least_squares(gram: Tensor, b: Tensor) -> Tensor:
     size = g.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
     unit = g * size[:, :, None] * size[:, None]
     unit = unit + 10 * eps * torch.eye(unit.shape[1], dtype=unit.dtype, device=unit.device)
-    weights: Tensor = size * torch.linalg.solve(unit, size * b.double())
+    solved: Tensor = torch.linalg.solve_ex(unit, size * b.double()).result  # which does not wait
+    weights = size * solved
     return weights.to(b)

@@ -116,7 +116,10 @@ def run(
         CheckpointError: the folder holds a run with other settings, or cannot be written.
         InputError: a penalty for a denoiser that has none.
     """
-    fabric = fabric or _one_process(denoiser)
+    if fabric is None:
+        fabric = _one_process()
+    else:
+        denoiser.to(fabric.device)
     _check(denoiser, settings, fabric)
     going = _Run(denoiser, settings, _made(folder), fabric, check, about or {})
     start = going.resume()
@@ -163,7 +166,9 @@ class _Run:
         if settings.averaging is not None:
             rule = get_ema_multi_avg_fn(settings.averaging)  # type: ignore[no-untyped-call]
             self.mean = AveragedModel(denoiser, multi_avg_fn=rule)
-        self.wrapped, *self.wrapped_optimizers = fabric.setup(denoiser, *self.optimizers)
+        self.wrapped, *self.wrapped_optimizers = fabric.setup(
+            denoiser, *self.optimizers, move_to_device=False
+        )
         self.memory, self.began = _Memory(), time.monotonic()
         self.first = self._captured(0)
         self.log: list[dict[str, Any]] = []
@@ -202,9 +207,10 @@ class _Run:
         loss, facts = objective(
             self.wrapped, self.denoiser, batch, settings, step, fabric, self.memory.directions
         )
-        value = _mean(fabric, loss)
         clip = settings.optimizer.clip
-        size = _gradient(fabric, loss, self.denoiser, clip and clip * facts["scale"])
+        norm = _gradient(fabric, loss, self.denoiser, clip and clip * facts["scale"])
+        # The one look of a step: it waits for the device.
+        value, size = torch.stack([_mean(fabric, loss), norm.to(loss)]).tolist()
         if not (math.isfinite(value) and math.isfinite(size)):
             self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
             return None
@@ -215,14 +221,15 @@ class _Run:
         if self.mean is not None:
             self.mean.update_parameters(self.denoiser)
         self.facts = {"loss": value, "gradient": size, **facts}
-        return value
+        return float(value)
 
     def record(self, done: int) -> None:
         """Log, look and write, where it is time to."""
         settings, last = self.settings, done == self.settings.steps
         if not self.in_a_row and (done % settings.log_every == 0 or last):
-            self.log.append({"step": done, **self.facts})
-            self.fabric.log_dict(self.facts, step=done)
+            facts = {k: float(v) if isinstance(v, Tensor) else v for k, v in self.facts.items()}
+            self.log.append({"step": done, **facts})
+            self.fabric.log_dict(facts, step=done)
         if done % settings.check_every == 0 or last:
             self.look(done)
         self.memory.seconds = time.monotonic() - self.began
@@ -391,20 +398,20 @@ def objective(
     named = loss_named(settings.loss)
     gamma = settings.gamma(progress, residual) if named.scaled else None
     scale = 1.0 if gamma is None else 1 / (2 * gamma**2)
-    facts: dict[str, Any] = {"rms": float(residual.mean()), "scale": scale}
+    facts: dict[str, Any] = {"rms": residual.mean(), "scale": scale}
     if gamma is None:  # the first stage of a loss with a scale is L1
         value = absolute_error if named.scaled else named.value
         loss = value(output, clean).mean() / n
     else:
         loss = named.value(output, clean, gamma).mean()
-        facts |= {"gamma": gamma, "saturation": float(-(-scale * residual**2).expm1().mean())}
+        facts |= {"gamma": gamma, "saturation": -(-scale * residual**2).expm1().mean()}
     penalty = settings.penalty
     if penalty is not None and isinstance(denoiser, GradientStep) and progress >= penalty.begin:
         v = _directions(denoiser, batch, penalty, settings.seed, step, fabric, directions)
         excess = contractivity_penalty(denoiser, batch.noisy, v, penalty.limit, batch.level)
         loss = loss + scale * penalty.weight * excess.mean()
         largest = _gathered(fabric, excess.detach()).max().sqrt()
-        facts["contractivity"] = penalty.limit + float(largest)  # what is not above is not told
+        facts["contractivity"] = penalty.limit + largest  # what is not above is not told
     return loss, facts
 
 
@@ -458,27 +465,26 @@ def _gathered(fabric: Fabric, t: Tensor) -> Tensor:
     return gathered
 
 
-def _mean(fabric: Fabric, loss: Tensor) -> float:
+def _mean(fabric: Fabric, loss: Tensor) -> Tensor:
     """The loss over all processes."""
     total = fabric.all_reduce(loss.detach(), reduce_op="mean")
-    return float(total) if isinstance(total, Tensor) else math.nan
+    return total if isinstance(total, Tensor) else loss.new_tensor(math.nan)
 
 
 def _gradient(
     fabric: Fabric, loss: Tensor, denoiser: ProximalDenoiser, clip: float | None
-) -> float:
+) -> Tensor:
     """Fill in the gradient, bounded by ``clip``; its norm before that."""
     denoiser.zero_grad()
     fabric.backward(loss)
-    return float(torch.nn.utils.clip_grad_norm_(denoiser.parameters(), clip or math.inf))
+    return torch.nn.utils.clip_grad_norm_(denoiser.parameters(), clip or math.inf)
 
 
-def _one_process(denoiser: ProximalDenoiser) -> Fabric:
+def _one_process() -> Fabric:
+    """One process, which leaves the denoiser on the device it is on, whatever that is."""
     from lightning_fabric import Fabric
 
-    device = next(denoiser.parameters()).device
-    accelerator = "cuda" if device.type == "cuda" else "cpu"
-    return Fabric(accelerator=accelerator, devices=1)
+    return Fabric(accelerator="cpu", devices=1)
 
 
 def _resume(

@@ -278,7 +278,7 @@ def _channels(given: Sequence[Tensor], problem: str | Problem | Builder) -> int 
 
 def placed(problem: Problem, like: Tensor) -> Problem:
     """A problem where a tensor is, in its precision; the same one if it is there already."""
-    if problem.device.type != like.device.type:
+    if torch.device(problem.device) != like.device:
         problem = problem.to(like.device)
     return problem if problem.dtype == like.dtype else problem.to(like.dtype)
 

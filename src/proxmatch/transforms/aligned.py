@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proxmatch._internal.constants import constant
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.denoisers.inverse import Inverse, residual_scale
 from proxmatch.errors import InputError
@@ -149,12 +150,12 @@ class Aligned(Transformed):
 
 def _mix(matrix: Tensor, x: Tensor) -> Tensor:
     """A matrix ``(C, C)`` applied to the channels of every pixel of ``(B, C, H, W)``."""
-    return torch.einsum("ij,bjhw->bihw", matrix.to(x), x)
+    return torch.einsum("ij,bjhw->bihw", constant(matrix, x), x)
 
 
 def _color(color: Tensor, x: Tensor) -> Tensor:
     """A color ``(C,)`` as an image like x."""
-    return color.to(x)[:, None, None]
+    return constant(color, x)[:, None, None]
 
 
 def _numbers(name: str, value: Tensor | Sequence[Any], shape: tuple[int, ...]) -> Tensor:
