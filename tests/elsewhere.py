@@ -18,23 +18,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from proxmatch.baselines import Wiener, total_variation
+from proxmatch.baselines import TotalVariation, Wiener
 from proxmatch.denoisers import (
     LPN,
     GradientStep,
     GradientStepConfig,
     LPNConfig,
     ProximalDenoiser,
-    lipschitz,
+    jacobian_spectrum,
 )
 from proxmatch.denoisers.unet import CompactUNet
 from proxmatch.diagnosis import diagnose
-from proxmatch.learning import TrainingSettings, adapt
+from proxmatch.learning import TrainingSettings, adapt, run, stream
 from proxmatch.losses import contractivity_penalty, top_direction
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
 from proxmatch.reconstruction import reconstruct
-from proxmatch.transforms import align, choose_strength, colour_statistics
+from proxmatch.transforms import Relaxed, align, choose_strength, color_statistics
 from tests.denoisers.zoo import DENOISERS
 from tests.pretended import NAME, Elsewhere, MixedDevicesError, pretended_device, register
 
@@ -68,19 +68,21 @@ def gs() -> GradientStep:
     model = GradientStep(
         GradientStepConfig(channels=3, network="scaled-unet", widths=(4, 6), blocks=1, sigma=0.1)
     )
-    model.record = {"colours": colour_statistics(images(4)).to_json()}
-    return model.eval()
+    model.record = {"colors": color_statistics(images(4)).to_json()}
+    model.eval()
+    return model
 
 
 def lpn() -> LPN:
     torch.manual_seed(0)
     model = LPN(LPNConfig(size=SIDE, hidden=4, features=4, strides=(2,), sigma=0.1))
-    model.record = {"colours": colour_statistics(images(4)).to_json()}
-    return model.eval()
+    model.record = {"colors": color_statistics(images(4)).to_json()}
+    model.eval()
+    return model
 
 
 def here(value: Any) -> Tensor:
-    return (value.inner if isinstance(value, Elsewhere) else value).detach()
+    return (value.numbers if isinstance(value, Elsewhere) else value).detach()
 
 
 def test_the_device_notices_what_is_mixed(waits: Counter[str]) -> None:
@@ -107,7 +109,14 @@ def test_the_device_notices_what_waits(waits: Counter[str]) -> None:
     assert waits["boolean indexing"] == waits["_to_copy"] == waits["nonzero"] == 1
 
 
-@pytest.mark.parametrize("name", DENOISERS)
+#: One of every code path: each operation takes a hundred times its time here.
+KINDS = (
+    "lpn", "lpn-any-size", "lpn-scaled", "lpn-aligned", "gs", "gs-padded", "gs-scaled", "gs-own",
+    "gs-chain", "gs-lifted", "ridge", "wiener",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_denoisers(name: str) -> None:
     torch.manual_seed(0)
     model = DENOISERS[name]()
@@ -120,12 +129,22 @@ def test_denoisers(name: str) -> None:
         torch.testing.assert_close(here(b), a, rtol=1e-3, atol=1e-4)
 
 
+def test_patches() -> None:
+    model, x = DENOISERS["lpn-by-patches"](), images(1, 2)[..., :5, :4].contiguous()
+    expected = model(x), model.potential(x)
+    with pretended_device():
+        moved, there = copy.deepcopy(model).to(NAME), x.to(NAME)
+        found = moved(there), moved.potential(there)
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(here(b), a.detach())
+
+
 def everything(model: ProximalDenoiser, x: Tensor) -> list[Tensor]:
     """All that a denoiser can do."""
     v = x.flip(3)
     value, product = model.linearize(x)
     found = [model(x), model.potential(x), value, product(v)]
-    found += [lipschitz(model, x, iterations=3).constant]
+    found += [jacobian_spectrum(model, x, iterations=3).constant]
     solved = model.inverse(value, max_iterations=4)
     found += [solved.z, solved.residual]
     # Elsewhere it takes jvp of jvp, which ends the process on any device written in Python.
@@ -133,41 +152,120 @@ def everything(model: ProximalDenoiser, x: Tensor) -> list[Tensor]:
         direction = top_direction(model, x, v, iterations=2)
         found += [contractivity_penalty(model, x, direction, 0.1)]
     model.zero_grad()
-    model(x).square().sum().backward()
+    model(x).square().sum().backward()  # type: ignore[no-untyped-call]
     return [t.detach() for t in (*found, *(p.grad for p in model.parameters())) if t is not None]
 
 
 @pytest.mark.parametrize("make", [gs, lpn])
 def test_reconstructions(make: Callable[[], ProximalDenoiser], waits: Counter[str]) -> None:
     model, x = make(), images()
-    for problem in (DEBLURRING, super_resolution(SIDE, factor=2, kernel_size=5, channels=3, iterations=4)):
+    for problem in (
+        DEBLURRING,
+        super_resolution(SIDE, factor=2, kernel_size=5, channels=3, iterations=4),
+    ):
         y = problem.measure(x)
-        expected = pnp_pgd(y, problem, model, truth=x).reconstruction
+        expected = pnp_pgd(model, y, problem, truth=x).images
         there = problem.to(torch.device(NAME))
         moved = copy.deepcopy(model).to(NAME)
-        found = pnp_pgd(y.to(NAME), there, moved, truth=x.to(NAME), reference=moved)
-        torch.testing.assert_close(here(found.reconstruction), expected, rtol=1e-4, atol=1e-5)
+        found = pnp_pgd(moved, y.to(NAME), there, truth=x.to(NAME), reference=moved)
+        torch.testing.assert_close(here(found.images), expected, rtol=1e-4, atol=1e-5)
         assert found.psnr is not None
         assert found.psnr.device.type == NAME
-        many = reconstruct(moved, problem, y.to(NAME), sigma=0.1)
+        many = reconstruct(moved, y.to(NAME), problem, sigma=0.1)
         torch.testing.assert_close(many.images[0], expected[0], rtol=1e-4, atol=1e-5)
 
 
+UPLOADS = ("upload",)
+
+
+def waited(seen: Counter[str]) -> int:
+    return sum(number for what, number in seen.items() if what not in UPLOADS)
+
+
+@pytest.mark.parametrize("name", ["gs", "lpn", "wiener", "aligned"])
+def test_pnp_waits_at_most_once_in_ten_steps(name: str, waits: Counter[str]) -> None:
+    x, problem = images().to(NAME), DEBLURRING.to(torch.device(NAME))
+    model = {
+        "gs": lambda: Relaxed(gs(), 0.01).to(NAME),
+        "lpn": lambda: lpn().to(NAME),
+        "wiener": lambda: Wiener.fit(images(), 0.1).to(NAME),
+        "aligned": lambda: align(lpn().to(NAME), 0.5 * x),
+    }[name]()
+    y = problem.measure(x)
+    pnp_pgd(model, y, problem, iterations=2)  # what is sent to the device once
+    seen = []
+    for iterations in (10, 30):
+        waits.clear()
+        found = pnp_pgd(model, y, problem, truth=x, iterations=iterations)
+        assert set(found.status) == {"completed"}
+        seen.append(Counter(waits))
+    more = {
+        what: seen[1][what] - seen[0][what] for what in seen[1] if seen[1][what] > seen[0][what]
+    }
+    assert waited(Counter(more)) <= 2, more
+    assert not more.get("upload")
+
+
+def test_a_training_waits_once_a_step(waits: Counter[str], tmp_path: Path) -> None:
+    def cost(steps: int, loss: str) -> Counter[str]:
+        often = dict.fromkeys(("log_every", "check_every", "checkpoint_every"), 1000)
+        settings = TrainingSettings(steps=steps, batch=2, noise=0.1, loss=loss, **often)
+        model = gs().to(NAME)
+        waits.clear()
+        run(model, stream(lambda n, generator: images(n)), settings, tmp_path / f"{loss}{steps}")
+        assert next(model.parameters()).device.type == NAME
+        return Counter(waits)
+
+    for loss in ("mse", "l1"):
+        assert waited(cost(9, loss)) - waited(cost(4, loss)) == 5
+
+
+def test_an_inversion_indexes_by_no_mask_and_seldom_waits(waits: Counter[str]) -> None:
+    model = DENOISERS["gs"]().to(NAME)
+    u = model(images(channels=2).to(NAME)).detach()
+    seen = []
+    for iterations in (10, 30):
+        waits.clear()
+        model.inverse(u, tolerance=1e-30, max_iterations=iterations)
+        seen.append(Counter(waits))
+    assert seen[1]["boolean indexing"] == 0
+    assert waited(seen[1]) - waited(seen[0]) <= 2 * 20 // 5
+
+
+def test_autocast_changes_nothing() -> None:
+    for model in (gs(), lpn()):
+        x = images()
+        value, product = model.linearize(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            again, same = model.linearize(x)
+            torch.testing.assert_close(model(x), model(x.clone()))
+            torch.testing.assert_close(same(x), product(x))
+        torch.testing.assert_close(again, value)
+        torch.testing.assert_close(model(x).detach(), value)
+
+
 @pytest.mark.parametrize("make", [gs, lpn])
-def test_the_jobs(make: Callable[[], ProximalDenoiser], waits: Counter[str]) -> None:
-    model, x = make().to(NAME), images(4)
+def test_a_compiler_makes_one_graph(make: Callable[[], ProximalDenoiser]) -> None:
+    model = make().requires_grad_(False)
+    with torch.no_grad():
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(images()), model(images()))
+
+
+def test_the_jobs(waits: Counter[str]) -> None:
+    model, x = lpn().to(NAME), images(4)
     there, problem = x.to(NAME), DEBLURRING.to(torch.device(NAME))
     assert next(align(model, there).parameters()).device.type == NAME
-    tuned = choose_strength(model, problem, there)
+    tuned = choose_strength(model, there, problem)
     assert tuned.denoiser(there).device.type == NAME
     diagnose(model, there, problem, model)
     y = problem.measure(there)
     for result in (
-        adapt(model, measurements=y, problem=problem),
-        adapt(model, x, problem=problem, budget=0.1),
+        adapt(model, problem=problem, measurements=y),
+        adapt(model, x, problem, budget=0.1),
         adapt(
-            model, x, "mse", problem=problem, settings=TrainingSettings(steps=2, batch=2, noise=0.1)
+            model, x, problem, method="mse", settings=TrainingSettings(steps=2, batch=2, noise=0.1)
         ),
     ):
-        assert result.model(there).device.type == NAME
-    total_variation(0.1, iterations=3)(there, None)
+        assert result.denoiser(there).device.type == NAME
+    TotalVariation(0.1)(there, None)

@@ -47,13 +47,13 @@ class MixedDevicesError(RuntimeError):
 
 
 class Elsewhere(Tensor):
-    """A tensor that says it is on the pretended device; its numbers are in ``inner``."""
+    """A tensor that says it is on the pretended device; what it holds is in ``numbers``."""
 
-    inner: Tensor
+    numbers: Tensor
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> Elsewhere:
-        made: Elsewhere = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: Elsewhere = Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
             strides=inner.stride(),
@@ -62,34 +62,34 @@ class Elsewhere(Tensor):
             layout=inner.layout,
             device=torch.device(NAME, 0),
         )
-        made.inner = inner
+        made.numbers = inner
         return made
 
-    def __repr__(self, **_: Any) -> str:
-        return f"Elsewhere({self.inner!r})"
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"Elsewhere({self.numbers!r})"
 
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:
-        return ["inner"], None
+        return ["numbers"], None
 
     @staticmethod
     def __tensor_unflatten__(inner: dict[str, Tensor], *_: Any) -> Elsewhere:
-        return Elsewhere(inner["inner"])
+        return Elsewhere(inner["numbers"])
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return _perform(func, args, kwargs or {}, Counter())
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees operations that have no tensor to see (those that make one), and counts."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: Counter[str] = Counter()
 
     def __torch_dispatch__(
@@ -164,7 +164,7 @@ def _perform(func: Any, args: Any, kwargs: dict[str, Any], seen: Counter[str]) -
     if target is not None:
         inner_kwargs["device"] = torch.device("cpu")
     plain_args, plain_kwargs = pytree.tree_map_only(
-        Elsewhere, lambda t: t.inner, (args, inner_kwargs)
+        Elsewhere, lambda t: t.numbers, (args, inner_kwargs)
     )
     out = LAZY.get(func, func)(*plain_args, **plain_kwargs)
     if not result_there:
@@ -172,7 +172,7 @@ def _perform(func: Any, args: Any, kwargs: dict[str, Any], seen: Counter[str]) -
     wrapped = pytree.tree_map_only(Tensor, Elsewhere, out)
     if not there or func in LAZY:
         return wrapped
-    return return_and_correct_aliasing(func, args, kwargs, wrapped)
+    return return_and_correct_aliasing(func, args, kwargs, wrapped)  # type: ignore[no-untyped-call]
 
 
 def _mask(index: Any) -> bool:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from proxmatch._internal import workers as engines
 from proxmatch.errors import EngineError
-from proxmatch.experiments.engines import equipped as equipped_shop
+from proxmatch.experiments import engines
 from proxmatch.experiments.work import Workshop, fabric_of
 
 
@@ -36,7 +35,7 @@ def test_workers_share_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(workers):
             monkeypatch.setattr(engines, "_own", [])
             begin(*given)
-            equipped.append(equipped_shop(Workshop({}, "", "cuda")).device)
+            equipped.append(engines.equipped(Workshop({}, "", "cuda")).device)
 
     equipped: list[str] = []
     monkeypatch.setattr(engines, "ProcessPoolExecutor", begin_all_here)

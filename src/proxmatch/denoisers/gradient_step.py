@@ -268,9 +268,10 @@ class GradientStep(ProximalDenoiser):
         )
         if torch.compiler.is_compiling() and not keep:  # what a compiler can follow in one graph
             level = self._level(x, sigma)
-            n, pullback = vjp(lambda z: self._network(z, level), x)
+            n, pullback = vjp(lambda z: self._network(z, level), x)[:2]
             r = x - n
-            return (x - (r - pullback(r)[0])).contiguous()
+            compiled: Tensor = x - (r - pullback(r)[0])
+            return compiled.contiguous()
         with torch.inference_mode(False), torch.enable_grad():
             z = x if keep and x.requires_grad else leaf(x)
             out = z - self._grad_g(z, self._level(z, sigma), create_graph=keep)

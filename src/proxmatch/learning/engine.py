@@ -467,6 +467,8 @@ def _gathered(fabric: Fabric, t: Tensor) -> Tensor:
 
 def _mean(fabric: Fabric, loss: Tensor) -> Tensor:
     """The loss over all processes."""
+    if fabric.world_size == 1:
+        return loss.detach()
     total = fabric.all_reduce(loss.detach(), reduce_op="mean")
     return total if isinstance(total, Tensor) else loss.new_tensor(math.nan)
 
