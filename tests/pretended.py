@@ -38,7 +38,7 @@ INDEXING = {
     aten.index_put_.default,
     aten._unsafe_index.Tensor,
     aten._index_put_impl_.default,
-}#: Views that only set a bit, which nothing below here looks at.
+}  #: Views that only set a bit, which nothing below here looks at.
 LAZY = {aten._conj.default: aten._conj_physical.default, aten._neg_view.default: aten.neg.default}
 
 
@@ -103,7 +103,7 @@ def pretended_device() -> Iterator[Counter[str]]:
     """Within the block the device exists; yields how often the host waited, by operation."""
     register()
     before = torch._C._only_lift_cpu_tensors()
-    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=) makes it here, then moves
+    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=): here, then moved
     try:
         with _Watch() as watch:
             yield watch.seen
