@@ -185,7 +185,7 @@ def waited(seen: Counter[str]) -> int:
 @pytest.mark.parametrize("name", ["gs", "lpn", "wiener", "aligned"])
 def test_pnp_waits_at_most_once_in_ten_steps(name: str, waits: Counter[str]) -> None:
     x, problem = images().to(NAME), DEBLURRING.to(torch.device(NAME))
-    model = {
+    model = {  # type: ignore[no-untyped-call]
         "gs": lambda: Relaxed(gs(), 0.01).to(NAME),
         "lpn": lambda: lpn().to(NAME),
         "wiener": lambda: Wiener.fit(images(), 0.1).to(NAME),
@@ -249,7 +249,7 @@ def test_a_compiler_makes_one_graph(make: Callable[[], ProximalDenoiser]) -> Non
     model = make().requires_grad_(False)
     with torch.no_grad():
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-        torch.testing.assert_close(compiled(images()), model(images()))
+        torch.testing.assert_close(compiled(images()), model(images()))  # type: ignore[no-untyped-call]
 
 
 def test_the_jobs(waits: Counter[str]) -> None:
