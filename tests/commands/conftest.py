@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from proxmatch.cli import run
@@ -38,10 +39,12 @@ def proxmatch(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """An LPN and a gradient-step denoiser that take no time."""
+    """An LPN and a gradient-step denoiser that take no time, the same in every session."""
     folder = tmp_path_factory.mktemp("models")
-    lpn = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), sigma=0.07))
-    gs = GradientStep(GradientStepConfig(widths=(4, 4), sigma=0.05))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        lpn = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), sigma=0.07))
+        gs = GradientStep(GradientStepConfig(widths=(4, 4), sigma=0.05))
     return {name: save(model, folder / name) for name, model in {"lpn": lpn, "gs": gs}.items()}
 
 
