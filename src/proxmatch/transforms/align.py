@@ -84,7 +84,7 @@ def align(
         if colors.channels != denoiser.channels:
             hint = "; repeat gray images with .expand" if colors.channels == 1 else ""
             raise InputError(
-                f"the {name} have {colors.channels} channel(s), the denoiser takes "
+                f"the colors of the {name} have {colors.channels} channel(s), the denoiser takes "
                 f"{denoiser.channels}{hint}"
             )
         flat = _flat(colors)
