@@ -1,10 +1,11 @@
 """Train the denoisers that ship with proxmatch.
 
-    python tools/train_models.py --data DATA --runs RUNS [NAME ...]
+    python tools/train_models.py --data DATA --runs RUNS [--last] [NAME ...]
 
 DATA holds ``bsds/``, ``celeba/`` and ``brecahad/``, each in its published layout; RUNS gets a
-folder a model, from which an interrupted training goes on. The finished model goes to
-``src/proxmatch/weights/NAME`` in half precision, with its card (``config.json``, under ``record``).
+folder for each stage of a model, from which an interrupted training continues. The finished model
+goes to ``src/proxmatch/weights/NAME`` in half precision, with its card (``config.json``, under
+``record``). With ``--last`` only the last stage is run, from the weights that ship.
 """
 
 from __future__ import annotations
@@ -49,22 +50,39 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """One run of the optimizer, with its own warm-up and cosine.
+
+    Attributes:
+        steps: of the optimizer.
+        gentle: factor of the preset's rates.
+        crop: side of the crops; the preset's if None.
+        batch: crops a step; the preset's if None.
+        seed: of the images and the noise; another one for every stage.
+    """
+
+    steps: int
+    gentle: float = 1.0
+    crop: int | None = None
+    batch: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Model:
     """How a model is trained.
 
     Attributes:
         domain: a name of :data:`DOMAINS`.
         preset: the committed settings.
-        steps: of the optimizer.
-        start: the shipped model that it starts from; None for random weights.
-        gentle: factor of the preset's rates.
+        stages: one after the other.
+        start: the shipped model that the first stage starts from; None for random weights.
     """
 
     domain: str
     preset: str
-    steps: int
+    stages: tuple[Stage, ...]
     start: str | None = None
-    gentle: float = 1.0
 
 
 BSDS = Data(
@@ -89,59 +107,87 @@ DOMAINS = {
         "CC BY 4.0",
     ),
 }
+#: A long second stage: larger crops, half the rates.
+LONGER = Stage(15_000, gentle=0.5, crop=80, batch=3, seed=1)
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", 9_500),
-    "gs-grey": Model("grey", "gs-scaled", 2_500, start="gs-photographs", gentle=0.4),
-    "gs-faces": Model("faces", "gs-scaled", 3_000, start="gs-photographs", gentle=0.4),
-    "gs-histology": Model("histology", "gs-scaled", 5_000),
-    "lpn-photographs": Model("photographs", "lpn-scaled", 6_000),
-    "lpn-grey": Model("grey", "lpn-scaled", 3_000),
-    "lpn-faces": Model("faces", "lpn-scaled", 2_000, start="lpn-photographs", gentle=0.5),
-    "lpn-histology": Model("histology", "lpn-scaled", 3_000),
-    "ridge-photographs": Model("photographs", "ridge", 1_200),
-    "ridge-grey": Model("grey", "ridge", 2_000),
+    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
+    "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
+    "gs-faces": Model(
+        "faces",
+        "gs-scaled",
+        (Stage(3_000, gentle=0.4), Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1)),
+        start="gs-photographs",
+    ),
+    "gs-histology": Model("histology", "gs-scaled", (Stage(8_000),)),
+    "lpn-photographs": Model("photographs", "lpn-scaled", (Stage(6_000),)),
+    "lpn-grey": Model("grey", "lpn-scaled", (Stage(3_000),)),
+    "lpn-faces": Model(
+        "faces", "lpn-scaled", (Stage(2_000, gentle=0.5),), start="lpn-photographs"
+    ),
+    "lpn-histology": Model("histology", "lpn-scaled", (Stage(3_000),)),
+    "ridge-photographs": Model("photographs", "ridge", (Stage(1_200),)),
+    "ridge-grey": Model("grey", "ridge", (Stage(2_000),)),
 }
 
 
-def preset_of(model: Model) -> Preset:
-    """The committed settings of a model."""
+def preset_of(model: Model, stage: Stage) -> Preset:
+    """The committed settings of a stage of a model."""
     preset = PRESETS[model.preset]
     channels = DOMAINS[model.domain].channels
     optimizer = preset.settings.optimizer
     rates = {"rate": optimizer.rate, "matrices": optimizer.matrices}
-    slower = {name: rate and model.gentle * rate for name, rate in rates.items()}
-    settings = {"steps": model.steps, "optimizer": optimizer.model_copy(update=slower)}
+    slower = {name: rate and stage.gentle * rate for name, rate in rates.items()}
+    settings = {
+        "steps": stage.steps,
+        "batch": stage.batch or preset.settings.batch,
+        "seed": stage.seed,
+        "optimizer": optimizer.model_copy(update=slower),
+    }
     return preset.model_copy(
         update={
             "model": preset.model.model_copy(update={"channels": channels}),
+            "size": stage.crop or preset.size,
             "settings": preset.settings.model_copy(update=settings),
         }
     )
 
 
-def trained(name: str, data_folder: Path, runs: Path) -> ProximalDenoiser:
-    """A model after its training, with its card."""
+def trained(name: str, data_folder: Path, runs: Path, *, last: bool = False) -> ProximalDenoiser:
+    """A model after its training, with its card; with ``last``, its last stage alone."""
     plan = MODELS[name]
-    data, preset = DOMAINS[plan.domain], preset_of(plan)
+    data = DOMAINS[plan.domain]
     images, held_out = (
         ImageDomain(data_folder / folder, SIZE, split=split, channels=data.channels)  # type: ignore[arg-type]
         for folder, split in (data.train, data.validation)
     )
     places = range(0, len(held_out), max(1, len(held_out) // CARD))
     validation = held_out.tensor(places[:CARD])
-    start = None if plan.start is None else load(plan.start)
-    with bar(preset.settings.steps, name) as on_step:
-        result = train(
-            preset, images, runs / name, start=start, validation=validation, on_step=on_step
-        )
-    if result.run.status is not RunStatus.COMPLETED:
-        raise SystemExit(f"the training of {name} ended as {result.run.status}: nothing is shipped")
-    result.denoiser.record |= {
-        "source": data.source,
-        "license": data.license,
-        "validation_data": held_out.describe(),
-    }
-    return result.denoiser
+    begin = name if last else plan.start
+    denoiser = None if begin is None else load(begin)
+    first = len(plan.stages) - 1 if last else 0
+    for number, stage in enumerate(plan.stages[first:], first):
+        preset = preset_of(plan, stage)
+        with bar(preset.settings.steps, f"{name}, stage {number + 1}") as on_step:
+            result = train(
+                preset,
+                images,
+                runs / name / str(number),
+                start=denoiser,
+                validation=validation,
+                on_step=on_step,
+            )
+        if result.run.status is not RunStatus.COMPLETED:
+            raise SystemExit(
+                f"the training of {name} ended as {result.run.status}: nothing is shipped"
+            )
+        denoiser = result.denoiser
+        denoiser.record |= {
+            "source": data.source,
+            "license": data.license,
+            "validation_data": held_out.describe(),
+        }
+    assert denoiser is not None  # noqa: S101
+    return denoiser
 
 
 def main() -> None:
@@ -151,10 +197,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=names, choices=[*names, []], metavar="NAME")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--last", action="store_true", help="only the last stage of each")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for name in args.names:
-        save(trained(name, args.data, args.runs).half(), WEIGHTS / name)
+        save(trained(name, args.data, args.runs, last=args.last).half(), WEIGHTS / name)
 
 
 if __name__ == "__main__":
