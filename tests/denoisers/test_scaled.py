@@ -68,9 +68,10 @@ def test_the_cosines_it_starts_from_are_a_tight_frame() -> None:
     torch.manual_seed(0)
     model = ScaledLPN(ScaledLPNConfig(channels=1)).double()
     with torch.no_grad():
-        for name, tap in model.tap.items():
-            tap[0] = math.log(1 / 9) if name == "edges_0" else -40
-        model.bias["edges_0"].zero_()
+        for tap in model.tap.values():
+            tap[0] = -40
+        model.filters["edges_0"] /= 0.97**0.5
+        model.bias["edges_0"][0] = -40
     z = torch.randn(1, 1, 16, 24, dtype=torch.float64)
     assert torch.allclose(model.convex_gradient(z, torch.full((1,), 0.05).double()), z, atol=1e-5)
 
@@ -82,6 +83,35 @@ def test_an_lpn_with_squares_passes_any_edge() -> None:
     x = torch.randn(1, 1, 16, 16)
     near, far = (model(0.5 + size * x, 0.01) - 0.5 for size in (1e2, 1e4))
     assert float((far / near).median()) == pytest.approx(100, rel=0.05)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), level=st.floats(0.003, 0.3))
+def test_far_out_d_grows_by_no_more_than_its_bound(seed: int, level: float) -> None:
+    """The Hessian far from the center, dense, against the bound from the weights."""
+    torch.manual_seed(seed)
+    model = small(channels=1, direct=(8, 2, 2)).double()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.normal_(0, 0.5)
+    far = 0.5 + 1e6 * torch.randn(1, 1, 8, 16, dtype=torch.float64)
+    largest = float(torch.linalg.eigvalsh(dense(model, far, level).detach())[-1])
+    alpha = model.convexity(level)
+    assert largest <= (alpha + (1 - alpha) * model.growth()) * (1 + 1e-9)
+
+
+def test_after_a_step_d_does_not_grow_faster_than_its_input() -> None:
+    torch.manual_seed(0)
+    model = small(channels=1, direct=(8, 2, 2)).double()
+    with torch.no_grad():
+        model.filters["edges_0"][:2] *= 3.0
+    assert model.growth() > 2
+    before = model.filters["edges_0"].flatten(1)
+    left, values, right = torch.linalg.svd(before, full_matrices=False)
+    model.project_()
+    assert 0.9 < model.growth() <= 1
+    cut = left @ torch.diag(values.clamp(max=0.99**0.5)) @ right
+    assert torch.allclose(model.filters["edges_0"].flatten(1), cut)
 
 
 @pytest.mark.parametrize("kind", ["gs", "lpn"])

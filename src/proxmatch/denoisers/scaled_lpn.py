@@ -8,9 +8,11 @@ pairs of opposite sign, at three scales k; **deep** layers i, a UNet, read them,
 
     a_k = (gamma_k S_k z, -gamma_k S_k z) + b_k,    y_k = phi(a_k),
     a_i = gamma_i (S_i z + sum_j W_ij y_j) + b_i,   y_i = phi(a_i),      W_ij >= 0,
-    psi_s(z) = 1/2 sum_k <c_k, max(a_k, 0)^2> + sum_i <c_i, y_i>,        c > 0,
+    psi_s(z) = 1/18 |max(a_0, 0)|^2 + sum_i <c_i, y_i>,                  c > 0,
 
 with phi(a) = p (a - p / 2), p = min(max(a, 0), 1): zero below 0, a parabola up to 1, then a line.
+The sum runs over all layers; the finest direct one, k = 0, has squares too, gamma_0 = 1 and
+b_0 <= 0: alone it is firm thresholding, (u - b)_+ / 9 with up to c of the b given back.
 
 **Convex.** phi and max(a, 0)^2 are convex and do not fall, so psi_s is convex in z whatever the
 weights. The level s enters through b, gamma and c only, which do not touch that.
@@ -21,17 +23,26 @@ be. With squares a direct unit that is on passes its filter on, however large th
 is off removes it. A deep layer moves the threshold: it adds at most a constant to what a unit
 passes, where there is structure around.
 
-**What bounds the largest eigenvalue of J_D.** phi' is in [0, 1] and phi'' too, and squares are only
-taken of direct units. So with g_i = d psi / d y_i <= G_i := c_i + sum_j W_ji^T gamma_j G_j, the
-Hessian of psi_s is at most
+**Why PnP-PGD cannot run away.** R grows at infinity, so that F = eta f + R has a minimum, exactly
+if D grows more slowly than its input there. phi is a line far out, so only squares count:
 
-    sum_k |c_k^{1/2} gamma_k S_k|^2 + sum_j max(G_j) |da_j / dz|^2,
+    psi_s(z) <= rho / 2 |z|^2 + a multiple of |z|,    rho = |S_0|^2,
+
+|S_0| the largest singular value of the filters as a matrix, one row a filter on a window of 6 x 6
+pixels: every pixel is in nine windows, which is where the 18 comes from. It is kept below one after
+each step of training (:meth:`ScaledLPN.growth`) and does not depend on the level.
+Without that bound it crept above one, and whatever passed the threshold there grew from step to
+step of PnP-PGD: with squares in all layers it diverged on 16 of 16 faces, with squares of direct
+units and no bound on 4 of 16 photographs.
+
+**What bounds the largest eigenvalue of J_D.** phi' and phi'' are in [0, 1]. So with
+g_i = d psi / d y_i <= G_i := c_i + sum_j W_ji^T gamma_j G_j, the Hessian of psi_s is at most
+
+    rho + sum_j max(G_j) |da_j / dz|^2,
     |da_i / dz| <= |gamma_i| (|S_i| + sum_j |W_ij| |da_j / dz|),
 
-whatever the input: :meth:`ScaledLPN.expansion`. (j runs over direct and deep layers.) Squares of
-deep layers have no such bound: where y_i is large and a unit below it is at its kink, y_i^2 has a
-curvature that grows with y_i, that is, with the edge. Trained so, the largest eigenvalue was 2.75,
-and PnP-PGD diverged on all of 16 faces.
+whatever the input: :meth:`ScaledLPN.expansion`. It is safe and loose. An eigenvalue above one at
+some places does no harm: a good denoiser has one wherever it has to decide between two images.
 
 **alpha_s** rises to 1 as s falls to 0, as it does for the best denoiser, which has to change
 nothing there: alpha_s = alpha + (1 - alpha) / (1 + (s / knee)^2). D_s^{-1} is 1/alpha_s-Lipschitz.
@@ -111,6 +122,14 @@ SCALE = {layer.name: layer.scale for layer in (*DIRECT, *DEEP)}
 MULTIPLE = 8
 #: Biases, gains and taps are polynomials in the logarithm of the level, of this many terms.
 TERMS = 4
+#: The direct layer that has squares.
+SQUARED = DIRECT[0].name
+#: Threshold that the direct units start with, in units of the noise.
+THRESHOLD = 1.5
+#: Bound of rho in training.
+GROWTH = 0.99
+#: Windows of the finest direct units that a pixel is in.
+OVERLAP = 9
 #: Direct units look over the edge, so that no pixel is seen by fewer of them; others do not read
 #: these.
 RING = (1, 1, 1, 1)
@@ -133,12 +152,12 @@ class _Trace:
     """What the upward pass leaves behind, by layer.
 
     Attributes:
-        on: max(a, 0) of the direct units.
+        on: max(a, 0) of the units that have squares, with a ring around the image.
         slope: phi'(a) = p.
         y: phi(a).
     """
 
-    on: dict[str, Tensor]
+    on: Tensor
     slope: dict[str, Tensor]
     y: dict[str, Tensor]
 
@@ -163,6 +182,7 @@ class ScaledLPN(ProximalDenoiser):
         units = {layer.name: config.channels * config.direct[layer.scale] for layer in DIRECT}
         units |= {layer.name: config.hidden[layer.scale] for layer in DEEP}
         filters = {n: u // 2 if n in _DIRECT else u for n, u in units.items()}
+        scaled = [n for n in units if n != SQUARED]
         self.filters = nn.ParameterDict(
             {n: torch.empty(f, packed[SCALE[n]], 3, 3) for n, f in filters.items()}
         )
@@ -177,7 +197,7 @@ class ScaledLPN(ProximalDenoiser):
         )
         self.bias = nn.ParameterDict({n: torch.zeros(TERMS, u) for n, u in units.items()})
         self.tap = nn.ParameterDict({n: torch.zeros(TERMS, u) for n, u in units.items()})
-        self.gain = nn.ParameterDict({n: torch.zeros(TERMS, f) for n, f in filters.items()})
+        self.gain = nn.ParameterDict({n: torch.zeros(TERMS, filters[n]) for n in scaled})
         if not self.filters["fine"].is_meta:
             initialize(self)
         self.to(memory_format=self.memory_format)
@@ -195,11 +215,9 @@ class ScaledLPN(ProximalDenoiser):
         """
         level = self._at(sigma)
         trace = self._up(z, level, self._weights())
-        total = z.new_zeros(len(z))
-        for name, on in trace.on.items():
-            total = total + (level.tap[name] * on.square()).flatten(1).sum(1) / 2
-        for layer in DEEP:
-            total = total + (level.tap[layer.name] * trace.y[layer.name]).flatten(1).sum(1)
+        total = trace.on.square().flatten(1).sum(1) / (2 * OVERLAP)
+        for name, tap in level.tap.items():
+            total = total + (tap * trace.y[name]).flatten(1).sum(1)
         return total
 
     def convex_gradient(self, z: Tensor, sigma: Tensor) -> Tensor:
@@ -217,10 +235,12 @@ class ScaledLPN(ProximalDenoiser):
                 _add(back, below, _adjoint(delta, weights[_read(layer, below)], layer, below))
         for layer in DIRECT:
             name = layer.name
-            delta = level.tap[name] * trace.on[name] + F.pad(back[name] * trace.slope[name], RING)
+            delta, border = (level.tap[name] + back[name]) * trace.slope[name], 1
+            if name == SQUARED:
+                delta, border = trace.on / OVERLAP + F.pad(delta, RING), 2
             plus, minus = delta.chunk(2, 1)
-            delta = (plus - minus) * level.gain[name]
-            _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=2))
+            delta = (plus - minus) * level.gain.get(name, 1.0)
+            _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=border))
         middle = views[1] + F.interpolate(views[2], scale_factor=2.0) / 4
         out: Tensor = F.pixel_shuffle(views[0] + F.pixel_shuffle(middle, 2), 2)
         return out
@@ -273,7 +293,7 @@ class ScaledLPN(ProximalDenoiser):
         place = self.filters["fine"]
         at = self._levels(place.new_zeros(1, self.channels, 1, 1), sigma)
         level, weights = self._at(at), self._weights()
-        largest = {n: float(p.amax()) for n, p in level.gain.items()}
+        largest = {SQUARED: 1.0} | {n: float(p.amax()) for n, p in level.gain.items()}
         # |view of the image|: packing pixels changes no norm, the mean of four halves it.
         norm = {n: (1.0, 1.0, 0.5)[SCALE[n]] * _norm(p) for n, p in self.filters.items()}
         tangent = {layer.name: 2**0.5 * largest[layer.name] * norm[layer.name] for layer in DIRECT}
@@ -296,10 +316,25 @@ class ScaledLPN(ProximalDenoiser):
                 _add(most, other, meet * torch.einsum("o,oikl->i", delta, read))
         for layer in DIRECT:
             name = layer.name
-            total += float(most[name].amax()) * tangent[name] ** 2
-            total += float(level.tap[name].amax()) * tangent[name] ** 2
+            total += float((most[name] + level.tap[name].flatten()).amax()) * tangent[name] ** 2
         alpha = float(self.config.convexity(at))
-        return alpha + (1 - alpha) * total
+        return alpha + (1 - alpha) * (total + self.growth())
+
+    @torch.no_grad()
+    def growth(self) -> float:
+        """Rho: far from the center D grows by no more than this factor."""
+        return float(torch.linalg.matrix_norm(self.filters[SQUARED].flatten(1), 2)) ** 2
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Nonnegative weights, and rho at most :data:`GROWTH`: larger singular values are cut."""
+        super().project_()
+        matrix = self.filters[SQUARED].flatten(1)
+        squared, vectors = torch.linalg.eigh(matrix.T @ matrix)
+        if float(squared[-1]) > GROWTH:
+            cut = (GROWTH / squared.clamp_min(GROWTH)).sqrt()
+            matrix = matrix @ (vectors * cut) @ vectors.T
+            self.filters[SQUARED].copy_(matrix.view_as(self.filters[SQUARED]))
 
     @property
     def smoothness(self) -> float:
@@ -336,7 +371,9 @@ class ScaledLPN(ProximalDenoiser):
             return {name: (terms @ p)[:, :, None, None] for name, p in table.items()}
 
         gain, tap = ({n: v.exp() for n, v in value(t).items()} for t in (self.gain, self.tap))
-        return _Level(value(self.bias), gain, tap)
+        bias = value(self.bias)
+        bias[SQUARED] = -F.softplus(bias[SQUARED])  # a threshold
+        return _Level(bias, gain, tap)
 
     def _weights(self) -> dict[str, Tensor]:
         """The W_ij."""
@@ -347,14 +384,17 @@ class ScaledLPN(ProximalDenoiser):
         fine = F.pixel_unshuffle(z, 2)
         middle = F.pixel_unshuffle(fine, 2)
         views = (fine, middle, F.avg_pool2d(middle, 2))
-        trace = _Trace({}, {}, {})
+        u = F.conv2d(fine, self.filters[SQUARED], padding=2)
+        trace = _Trace((torch.cat([u, -u], 1) + level.bias[SQUARED]).relu(), {}, {})
         for layer in DIRECT:
             name = layer.name
-            u = level.gain[name] * F.conv2d(views[layer.scale], self.filters[name], padding=2)
-            on = (torch.cat([u, -u], 1) + level.bias[name]).relu()
-            inner = on[..., 1:-1, 1:-1]
-            p = inner.clamp(max=1)
-            trace.on[name], trace.slope[name], trace.y[name] = on, p, p * (inner - p / 2)
+            if name == SQUARED:
+                a = trace.on[..., 1:-1, 1:-1]
+            else:
+                u = level.gain[name] * F.conv2d(views[layer.scale], self.filters[name], padding=1)
+                a = torch.cat([u, -u], 1) + level.bias[name]
+            p = a.clamp(0, 1)
+            trace.slope[name], trace.y[name] = p, p * (a - p / 2)
         for layer in DEEP:
             name = layer.name
             a = F.conv2d(views[layer.scale], self.filters[name], padding=1)
@@ -447,8 +487,7 @@ def initialize(denoiser: ScaledLPN) -> None:
     """Start as soft thresholding of cosine transforms, a little below the identity.
 
     The direct units of scale k are the lowest cosines on windows of 6, 12 and 24 pixels. The
-    windows overlap three times along each axis, so that the taps are a ninth. The weights between
-    layers average, and the taps of the deep layers are small.
+    weights between layers average, and the taps are small.
     """
     c = denoiser.channels
     for layer in DIRECT:
@@ -460,8 +499,13 @@ def initialize(denoiser: ScaledLPN) -> None:
         if layer.scale:
             basis = F.pixel_unshuffle(basis, 2)
         weight.copy_(F.pixel_unshuffle(basis, 2) * (2.0 if layer.scale == 2 else 1.0))
-        denoiser.bias[name][0] = -1.5
-        denoiser.tap[name][0] = math.log((0.97 if layer.scale == 0 else 0.015) / 9)
+        if name == SQUARED:
+            denoiser.bias[name][0] = math.log(math.expm1(THRESHOLD))
+            denoiser.tap[name][0] = math.log(1 / OVERLAP)
+            weight *= 0.97**0.5
+        else:
+            denoiser.bias[name][0] = -THRESHOLD
+            denoiser.tap[name][0] = -5.0
     for layer in DEEP:
         name, weight = layer.name, denoiser.filters[layer.name]
         weight.copy_(torch.randn(weight.shape) * weight[0].numel() ** -0.5)
