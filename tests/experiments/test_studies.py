@@ -18,6 +18,7 @@ from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
 from proxmatch.experiments.studies.priors import PROBLEMS
 from proxmatch.experiments.studies.solver import calls
+from proxmatch.experiments.studies.whole import checkerboard, grid
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,38 @@ def test_reconstruction_compares_with_the_better_baseline(
     )
     assert filtered["psnr"][0] > filtered["start"][0]
     assert f"| wiener | {filtered['psnr'][0]:.2f} |" in page.read_text()
+
+
+def test_whole_pictures_are_counted_that_end_below_their_start(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Total variation on a picture of each kind; the text counts what the cells hold."""
+    module = "proxmatch.experiments.studies.whole"
+    monkeypatch.setattr(f"{module}.EMBEDDED", ())
+    monkeypatch.setattr(f"{module}.FOLDERS", {"kodak24": (2, 3), "cbsd68": (1, 1)})
+    monkeypatch.setattr(f"{module}.CHOSEN_ON", 1)
+    work = Work(data, (), only={"problem": ["inpainting 70"]})
+    text = run_study(STUDIES["whole"], work, tmp_path).read_text()
+    cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
+    rows = {name: row for cell in cells for name, row in cell["rows"].items()}
+    assert {name.split("/")[0] for name in rows} == {"kodak24", "cbsd68"}
+    below = sum(row["psnr"] < row["start"] for row in rows.values())
+    assert f"Results below their start: {below} of 3." in text
+    for name, row in rows.items():
+        assert f"| {name} | {row['start']:.2f} | {row['psnr']:.2f} | {row['grid']:.2f} |" in text
+
+
+def test_a_grid_is_seen_in_an_error() -> None:
+    torch.manual_seed(0)
+    error = 0.01 * torch.randn(3, 256, 256)
+    assert grid(error) < 1.1
+    for period in (8, 32):
+        lines = error.clone()
+        lines[:, :, ::period] += 0.02
+        assert grid(lines) > 1.3
+    assert checkerboard(error) == pytest.approx(1, abs=0.05)
+    board = (torch.arange(256)[:, None] + torch.arange(256)).remainder(2) - 0.5
+    assert checkerboard(board.expand(3, -1, -1)) == pytest.approx(4, rel=1e-5)
 
 
 def test_certificates_are_of_a_family_against_its_reference(

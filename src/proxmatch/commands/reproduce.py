@@ -17,6 +17,7 @@ STUDY_NAMES = (
     "reconstruction",
     "proximal",
     "solver",
+    "whole",
     "certificates",
     "adaptation",
     "detector",

@@ -12,6 +12,7 @@ from proxmatch.experiments.studies.margins import PROXIMAL
 from proxmatch.experiments.studies.reconstructed import RECONSTRUCTION
 from proxmatch.experiments.studies.solver import SOLVER
 from proxmatch.experiments.studies.study import Study, Work, run_study
+from proxmatch.experiments.studies.whole import WHOLE
 
 #: The studies by name.
 STUDIES: dict[str, Study] = {
@@ -21,6 +22,7 @@ STUDIES: dict[str, Study] = {
         RECONSTRUCTION,
         PROXIMAL,
         SOLVER,
+        WHOLE,
         CERTIFICATES,
         ADAPTATION,
         DETECTOR,

@@ -22,6 +22,7 @@ from proxmatch.denoisers import ProximalDenoiser, checkpoint, import_network, lo
 from proxmatch.experiments.studies.study import Work
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, make_problem
+from proxmatch.problems.image_sizes import Size
 from proxmatch.transforms import choose_strength, tune
 from proxmatch.transforms.strength import LEVELS
 
@@ -87,7 +88,7 @@ def _images(domain: str, part: str, data: Path, count: int | None, size: int) ->
     return found.tensor(places), found.fingerprint
 
 
-def problem_of(name: str, channels: int, size: int = 128) -> Problem:
+def problem_of(name: str, channels: int, size: Size = 128) -> Problem:
     """One of ``PROBLEMS``."""
     kind, options = PROBLEMS[name]
     return make_problem(kind, size, options, channels=channels)

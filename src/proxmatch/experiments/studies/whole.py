@@ -1,0 +1,169 @@
+"""Whole pictures of many kinds: is a result ever below its start, and has it a grid?
+
+Strengths are chosen on crops of validation photographs, for color and for gray: none of the
+pictures here has any influence on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxmatch._internal.randomness import fingerprint
+from proxmatch.data.embedded import embedded_picture
+from proxmatch.data.images import image_files, read_file
+from proxmatch.experiments.studies.priors import (
+    CHOSEN_ON,
+    at_strength,
+    fitting,
+    identity_of,
+    images_of,
+    label_of,
+    problem_of,
+)
+from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.metrics import psnr
+from proxmatch.pnp import pnp_pgd
+
+PROBLEMS = ("deblurring", "super-resolution", "inpainting 70")
+#: Pictures that come with scikit-image; then folders of pictures, and how many of each.
+EMBEDDED = ("astronaut", "chelsea", "coffee")
+FOLDERS = {"kodak24": (5, 3), "satellite": (3, 3), "xray": (3, 1)}
+#: Pictures are cut to multiples of this, and to so many pixels a side.
+MULTIPLE, LARGEST = 8, 512
+#: Distances between the lines of a grid that are looked for.
+PERIODS = (2, 4, 8, 32)
+#: Where the validation images of so many channels are.
+CHOSEN = {3: "photographs", 1: "gray"}
+
+
+def pictures(work: Work) -> dict[str, int]:
+    """The pictures, by name, and their channels."""
+    found = {name: 3 for name in EMBEDDED}
+    for folder, (number, channels) in FOLDERS.items():
+        files = image_files([work.data / folder])
+        chosen = [files[round(i * len(files) / number)] for i in range(number)]
+        found |= {f"{folder}/{file.relative_to(work.data / folder)}": channels for file in chosen}
+    return found
+
+
+def picture(name: str, channels: int, work: Work) -> Tensor:
+    """One of them, ``(C, H, W)`` in [0, 1]."""
+    if name in EMBEDDED:
+        pixels = embedded_picture(name, 1)
+    else:
+        pixels = read_file(work.data / name, channels).pixels
+    height, width = (min(n, LARGEST) // MULTIPLE * MULTIPLE for n in pixels.shape[1:])
+    top, left = (pixels.shape[1] - height) // 2, (pixels.shape[2] - width) // 2
+    return pixels[:, top : top + height, left : left + width].contiguous()
+
+
+def plan(work: Work) -> list[dict[str, Any]]:
+    """A cell for each problem, number of channels and denoiser."""
+    there = pictures(work)
+    return [
+        {
+            "channels": channels,
+            "problem": problem,
+            "prior": label_of(model),
+            "model": model,
+            "identity": identity_of(model),
+            "pictures": [name for name, number in there.items() if number == channels],
+            "seed": work.seed,
+        }
+        for channels in (3, 1)
+        for problem in PROBLEMS
+        for model in ("tv", *fitting(list(work.models), channels))
+    ]
+
+
+@torch.no_grad()
+def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    """PSNR of every picture at the start and at the end, and the grid of its error."""
+    channels, seed = settings["channels"], settings["seed"]
+    chosen_on, _ = images_of(CHOSEN[channels], "validation", work, CHOSEN_ON)
+    problem = problem_of(settings["problem"], channels)
+    denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=seed)
+    rows, pixels = {}, []
+    for name in settings["pictures"]:
+        x = picture(name, channels, work)[None]
+        pixels.append(x[0])
+        here = problem_of(settings["problem"], channels, (x.shape[2], x.shape[3]))
+        y = here.measure(x, seed=seed)
+        run = pnp_pgd(denoiser, y, here, record=())
+        rows[name] = {
+            "start": round(float(psnr(here.initial(y), x)), 4),
+            "psnr": round(float(psnr(run.images, x)), 4),
+            "grid": round(grid(run.images[0] - x[0]), 3),
+            "checkerboard": round(checkerboard(run.images[0] - x[0]), 3),
+            "status": str(run.status[0]),
+        }
+    return {"rows": rows, "data": fingerprint(pixels), **about}
+
+
+def grid(error: Tensor) -> float:
+    """How much more an error image jumps along some lines of a grid than between them.
+
+    For every distance between lines of :data:`PERIODS`, every place of the lines and both
+    directions: the mean jump across them over the mean over all places; the largest of these.
+    One without a grid has little more than 1.
+
+    Args:
+        error: ``(C, H, W)``.
+    """
+    found = []
+    for image in (error, error.transpose(1, 2)):
+        jumps = image.diff(dim=2).abs().mean((0, 1))
+        for period in PERIODS:
+            whole = jumps[: len(jumps) // period * period].view(-1, period).mean(0)
+            found.append(float(whole.max() / whole.mean()))
+    return max(found)
+
+
+def checkerboard(error: Tensor) -> float:
+    """How much of an error image alternates from pixel to pixel in both directions.
+
+    The mean square of its mixed differences over that of white noise of the same size: 1 for white
+    noise, below for smoother errors, 4 for nothing but a checkerboard.
+
+    Args:
+        error: ``(C, H, W)``.
+    """
+    mixed = error.diff(dim=1).diff(dim=2)
+    return float(mixed.square().mean() / (4 * error.square().mean()))
+
+
+def tables(cells: Sequence[Mapping[str, Any]]) -> str:
+    """A row a picture, a column a problem and denoiser: start -> end."""
+    parts = []
+    for problem in dict.fromkeys(cell["problem"] for cell in cells):
+        for channels in dict.fromkeys(cell["channels"] for cell in cells):
+            here = [c for c in cells if (c["problem"], c["channels"]) == (problem, channels)]
+            if not here:
+                continue
+            rows = [
+                [
+                    name,
+                    f"{here[0]['rows'][name]['start']:.2f}",
+                    *(f"{c['rows'][name]['psnr']:.2f}" for c in here),
+                    *(f"{c['rows'][name]['grid']:.2f}" for c in here),
+                ]
+                for name in here[0]["rows"]
+            ]
+            priors = [cell["prior"] for cell in here]
+            header = [f"{problem}, {channels} channel(s)", "start", *priors]
+            parts.append(markdown([*header, *(f"grid, {p}" for p in priors)], rows))
+    below = sum(r["psnr"] < r["start"] for cell in cells for r in cell["rows"].values())
+    total = sum(len(cell["rows"]) for cell in cells)
+    most = max(r["checkerboard"] for cell in cells for r in cell["rows"].values())
+    parts.append(
+        f"Results below their start: {below} of {total}. Largest share of a checkerboard in an "
+        f"error: {most:.2f} (white noise has 1, a checkerboard 4)."
+    )
+    return "\n\n".join(parts)
+
+
+WHOLE = Study("whole", "Whole pictures, PSNR in dB", plan, compute, tables)
