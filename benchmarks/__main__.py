@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import lpn, pnp, theory
+from benchmarks import lpn, pnp, scaled, theory
 from benchmarks.race import race
 from proxmatch.problems import gaussian_deblurring, super_resolution
 
@@ -51,6 +51,22 @@ def main() -> None:
         f"peak memory of a training step: ours {memory['ours']:.0f} MB, autograd "
         f"{memory['autograd']:.0f} MB: {memory['ours'] / memory['autograd']:.2f} x (bound 0.7)"
     )
+
+    table = Table(title="Denoisers of all levels: one call, 2 threads")
+    for column in ("denoiser", "image", "ms", "x bare convolutions", "bound", "compiled, ms"):
+        table.add_column(column)
+    for model, bound in scaled.MODELS.items():
+        for side in (128, 512):
+            found = scaled.calls(model, side, compiled=side == 128)
+            table.add_row(
+                model,
+                f"{side} x {side}",
+                f"{1e3 * found['ours']:.0f}",
+                f"{found['ours'] / found['bare']:.2f}",
+                bound,
+                f"{1e3 * found['compiled']:.0f}" if "compiled" in found else "",
+            )
+    console.print(table)
 
     table = Table(title=f"PnP-PGD, 64 x 64, batch {pnp.BATCH}, {pnp.ITERATIONS} iterations")
     for column in ("problem", "denoiser", "recorded", "s", "x its own calls", "bound"):

@@ -42,7 +42,7 @@ CHOSEN = {3: "photographs", 1: "gray"}
 
 def pictures(work: Work) -> dict[str, int]:
     """The pictures, by name, and their channels."""
-    found = {name: 3 for name in EMBEDDED}
+    found = dict.fromkeys(EMBEDDED, 3)
     for folder, (number, channels) in FOLDERS.items():
         files = image_files([work.data / folder])
         chosen = [files[round(i * len(files) / number)] for i in range(number)]

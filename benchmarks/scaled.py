@@ -1,0 +1,78 @@
+"""Denoisers of all noise levels against their own bare convolutions, and compiled.
+
+The convolutions of a call, forward and transposed, are recorded while it runs and run again on the
+same tensors with nothing in between: what no implementation can do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.race import race
+from proxmatch.denoisers import ProximalDenoiser, load
+
+LEVEL = 0.05
+MODELS = {"gs-photographs": "1.3", "lpn-photographs": "1.2"}
+_ATEN = torch.ops.aten
+CONVOLUTIONS = (_ATEN.convolution.default, _ATEN.convolution_backward.default)
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps the convolutions of what runs under it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in CONVOLUTIONS:
+            self.calls.append((func, args))
+        return func(*args, **(kwargs or {}))
+
+
+def bare(denoiser: ProximalDenoiser, x: Tensor) -> Callable[[], None]:
+    """The convolutions of one call of a denoiser, alone."""
+    with _Recorder() as recorder, torch.no_grad():
+        denoiser(x, LEVEL)
+    calls = [
+        (func, tuple(a.detach() if isinstance(a, Tensor) else a for a in args))
+        for func, args in recorder.calls
+    ]
+
+    @torch.no_grad()
+    def run() -> None:
+        for func, args in calls:
+            func(*args)
+
+    return run
+
+
+def calls(name: str, side: int, batch: int = 1, *, compiled: bool = False) -> dict[str, float]:
+    """Median seconds of a call of a shipped denoiser, of its bare convolutions, and compiled."""
+    denoiser = load(name)
+    torch.manual_seed(0)
+    x = torch.rand(batch, denoiser.channels, side, side)
+    runners: dict[str, Callable[[], object]] = {"bare": bare(denoiser, x)}
+
+    def ours() -> object:
+        with torch.no_grad():
+            return denoiser(x, LEVEL)
+
+    runners["ours"] = ours
+    if compiled:
+        fast = torch.compile(denoiser)
+
+        def quick() -> object:
+            with torch.no_grad():
+                return fast(x, LEVEL)
+
+        quick()
+        runners["compiled"] = quick
+    return race(runners, rounds=7)
