@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from PIL import Image
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
-from proxmatch.experiments.studies.priors import PROBLEMS
+from proxmatch.experiments.studies.priors import PROBLEMS, prior_of
 from proxmatch.experiments.studies.solver import calls
 from proxmatch.experiments.studies.whole import checkerboard, grid
 
@@ -170,6 +171,13 @@ def test_calls_are_counted_where_a_curve_stays() -> None:
     assert calls([20.0, 29.95, 25.0, 29.95, 30.0], 30.0) == 3
     assert calls([20.0, 21.0], 30.0) is None
     assert calls([30.05, 30.0], 30.0) == 0
+
+
+def test_bm3d_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bm3d", None)  # as if it were not installed
+    prior_of.cache_clear()
+    with pytest.raises(InputError, match=r"pip install 'proxmatch\[bm3d\]'"):
+        prior_of("bm3d")
 
 
 def test_wrong_data_are_named(tmp_path: Path) -> None:

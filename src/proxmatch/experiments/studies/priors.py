@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from deepinv.models import BM3D
 from torch import Tensor
 
 from proxmatch.baselines import no_denoiser, total_variation, wiener_filter
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser, checkpoint, import_network, load
+from proxmatch.errors import InputError
 from proxmatch.experiments.studies.study import Work
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, make_problem
@@ -96,9 +98,21 @@ def problem_of(name: str, channels: int, size: Size = 128) -> Problem:
 
 @cache
 def prior_of(name: str) -> Any:
-    """A denoiser by its name, folder, or ``kind:file`` of a published network."""
+    """A denoiser by its name, folder, or ``kind:file`` of a published network; or ``bm3d``."""
+    if name == "bm3d":
+        return _bm3d()
     kind, colon, file = name.partition(":")
     return import_network(file, kind) if colon else load(name)  # type: ignore[arg-type]
+
+
+def _bm3d() -> Any:
+    """deepinv's BM3D for color images, which needs the extra of that name."""
+    try:
+        denoiser = BM3D()
+    except ImportError as error:
+        raise InputError("BM3D is an extra: pip install 'proxmatch[bm3d]'") from error
+    denoiser.channels = 3
+    return denoiser
 
 
 def label_of(name: str) -> str:
