@@ -8,11 +8,12 @@ pairs of opposite sign, at three scales k; **deep** layers i, a UNet, read them,
 
     a_k = (gamma_k S_k z, -gamma_k S_k z) + b_k,    y_k = phi(a_k),
     a_i = gamma_i (S_i z + sum_j W_ij y_j) + b_i,   y_i = phi(a_i),      W_ij >= 0,
-    psi_s(z) = 1/18 |max(a_0, 0)|^2 + sum_i <c_i, y_i>,                  c > 0,
+    psi_s(z) = 1/18 |max(a_0, 0)|^2 + sum_w w^2 <c_w, phi(a_0 / w)> + sum_i <c_i, y_i>,   c > 0,
 
 with phi(a) = p (a - p / 2), p = min(max(a, 0), 1): zero below 0, a parabola up to 1, then a line.
-The sum runs over all layers; the finest direct one, k = 0, has squares too, gamma_0 = 1 and
-b_0 <= 0: alone it is firm thresholding, (u - b)_+ / 9 with up to c of the b given back.
+The last sum runs over all layers but the finest direct one, k = 0, for which gamma_0 = 1 and
+b_0 <= 0. Alone, that one is firm thresholding: (a)_+ / 9, and what the threshold took is given back
+as the unit's input grows, over the widths w of :data:`WIDTHS`.
 
 **Convex.** phi and max(a, 0)^2 are convex and do not fall, so psi_s is convex in z whatever the
 weights. The level s enters through b, gamma and c only, which do not touch that.
@@ -29,8 +30,8 @@ if D grows more slowly than its input there. phi is a line far out, so only squa
     psi_s(z) <= rho / 2 |z|^2 + a multiple of |z|,    rho = |S_0|^2,
 
 |S_0| the largest singular value of the filters as a matrix, one row a filter on a window of 6 x 6
-pixels: every pixel is in nine windows, which is where the 18 comes from. It is kept below one after
-each step of training (:meth:`ScaledLPN.growth`) and does not depend on the level.
+pixels: every pixel is in nine windows, which is where the 18 comes from. Singular values above
+:data:`GROWTH` are cut after each step of training (:meth:`ScaledLPN.growth`).
 Without that bound it crept above one, and whatever passed the threshold there grew from step to
 step of PnP-PGD: with squares in all layers it diverged on 16 of 16 faces, with squares of direct
 units and no bound on 4 of 16 photographs.
@@ -126,6 +127,8 @@ TERMS = 4
 SQUARED = DIRECT[0].name
 #: Threshold that the direct units start with, in units of the noise.
 THRESHOLD = 1.5
+#: Over how many units of the noise a threshold is given back.
+WIDTHS = (1.0, 3.0, 9.0)
 #: Bound of rho in training.
 GROWTH = 0.99
 #: Windows of the finest direct units that a pixel is in.
@@ -140,11 +143,15 @@ FAN = 5.0
 
 @dataclass
 class _Level:
-    """What the level decides, ``(B, channels, 1, 1)`` by layer: biases, gains and taps."""
+    """What the level decides, ``(B, channels, 1, 1)`` by layer: biases, gains and taps.
+
+    ``back`` are the taps of the finest direct layer, one for each of :data:`WIDTHS`.
+    """
 
     bias: dict[str, Tensor]
     gain: dict[str, Tensor]
     tap: dict[str, Tensor]
+    back: list[Tensor]
 
 
 @dataclass
@@ -196,7 +203,8 @@ class ScaledLPN(ProximalDenoiser):
             }
         )
         self.bias = nn.ParameterDict({n: torch.zeros(TERMS, u) for n, u in units.items()})
-        self.tap = nn.ParameterDict({n: torch.zeros(TERMS, u) for n, u in units.items()})
+        self.tap = nn.ParameterDict({n: torch.zeros(TERMS, units[n]) for n in scaled})
+        self.back = nn.ParameterList(torch.zeros(TERMS, units[SQUARED]) for _ in WIDTHS)
         self.gain = nn.ParameterDict({n: torch.zeros(TERMS, filters[n]) for n in scaled})
         if not self.filters["fine"].is_meta:
             initialize(self)
@@ -216,6 +224,9 @@ class ScaledLPN(ProximalDenoiser):
         level = self._at(sigma)
         trace = self._up(z, level, self._weights())
         total = trace.on.square().flatten(1).sum(1) / (2 * OVERLAP)
+        for width, tap in zip(WIDTHS, level.back, strict=True):
+            p = trace.on.clamp(max=width)
+            total = total + (tap * p * (trace.on - p / 2)).flatten(1).sum(1)
         for name, tap in level.tap.items():
             total = total + (tap * trace.y[name]).flatten(1).sum(1)
         return total
@@ -235,11 +246,14 @@ class ScaledLPN(ProximalDenoiser):
                 _add(back, below, _adjoint(delta, weights[_read(layer, below)], layer, below))
         for layer in DIRECT:
             name = layer.name
-            delta, border = (level.tap[name] + back[name]) * trace.slope[name], 1
             if name == SQUARED:
-                delta, border = trace.on / OVERLAP + F.pad(delta, RING), 2
+                delta = trace.on / OVERLAP + F.pad(back[name] * trace.slope[name], RING)
+                for width, tap in zip(WIDTHS, level.back, strict=True):
+                    delta = delta + tap * trace.on.clamp(max=width)
+            else:
+                delta = (level.tap[name] + back[name]) * trace.slope[name]
             plus, minus = delta.chunk(2, 1)
-            delta = (plus - minus) * level.gain.get(name, 1.0)
+            delta, border = (plus - minus) * level.gain.get(name, 1.0), 1 + (name == SQUARED)
             _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=border))
         middle = views[1] + F.interpolate(views[2], scale_factor=2.0) / 4
         out: Tensor = F.pixel_shuffle(views[0] + F.pixel_shuffle(middle, 2), 2)
@@ -316,13 +330,14 @@ class ScaledLPN(ProximalDenoiser):
                 _add(most, other, meet * torch.einsum("o,oikl->i", delta, read))
         for layer in DIRECT:
             name = layer.name
-            total += float((most[name] + level.tap[name].flatten()).amax()) * tangent[name] ** 2
+            taps = level.back if name == SQUARED else [level.tap[name]]
+            total += float((most[name] + sum(taps).flatten()).amax()) * tangent[name] ** 2
         alpha = float(self.config.convexity(at))
         return alpha + (1 - alpha) * (total + self.growth())
 
     @torch.no_grad()
     def growth(self) -> float:
-        """Rho: far from the center D grows by no more than this factor."""
+        """Rho: far from the center D grows by no more than alpha_s + (1 - alpha_s) rho."""
         return float(torch.linalg.matrix_norm(self.filters[SQUARED].flatten(1), 2)) ** 2
 
     @torch.no_grad()
@@ -373,7 +388,8 @@ class ScaledLPN(ProximalDenoiser):
         gain, tap = ({n: v.exp() for n, v in value(t).items()} for t in (self.gain, self.tap))
         bias = value(self.bias)
         bias[SQUARED] = -F.softplus(bias[SQUARED])  # a threshold
-        return _Level(bias, gain, tap)
+        back = [(terms @ p).exp()[:, :, None, None] for p in self.back]
+        return _Level(bias, gain, tap, back)
 
     def _weights(self) -> dict[str, Tensor]:
         """The W_ij."""
@@ -501,7 +517,8 @@ def initialize(denoiser: ScaledLPN) -> None:
         weight.copy_(F.pixel_unshuffle(basis, 2) * (2.0 if layer.scale == 2 else 1.0))
         if name == SQUARED:
             denoiser.bias[name][0] = math.log(math.expm1(THRESHOLD))
-            denoiser.tap[name][0] = math.log(1 / OVERLAP)
+            for width, tap in zip(WIDTHS, denoiser.back, strict=True):
+                tap[0] = math.log(THRESHOLD / len(WIDTHS) / width / OVERLAP)
             weight *= 0.97**0.5
         else:
             denoiser.bias[name][0] = -THRESHOLD
