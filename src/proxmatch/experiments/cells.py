@@ -1,9 +1,9 @@
 """Cells: pure functions of their settings, addressed by content, computed once.
 
-The address of a cell is a hash of its kind, of the version of the code that computes the kind, of
-its settings (fingerprints of images and given weights among them) and of the addresses of the cells
-it needs. So it is known before anything runs, and a setting that changes changes the addresses of
-what depends on it, and no other.
+The address of a cell is a hash of its kind, of the code that computes the kind, of its settings
+(fingerprints of images and given weights among them) and of the addresses of the cells it needs. So
+it is known before anything runs. A setting that changes changes the addresses of what depends on
+it, and no other; a cell of older code is never taken for one of the present.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proxmatch._internal.files import write_together
+from proxmatch._internal.provenance import CORE, code_digest
 
 Kind = Literal["model", "adaptation", "reconstruction", "pictures", "certificate"]
 
-#: To be raised when the code of a kind gives other results than before.
-VERSIONS: dict[Kind, int] = {
-    "model": 1,
-    "adaptation": 2,
-    "reconstruction": 2,
-    "pictures": 1,
-    "certificate": 1,
+#: What computes each kind, beside the core of proxmatch and ``work.py``.
+CODE: dict[Kind, tuple[str, ...]] = {
+    "model": ("losses", "learning"),
+    "adaptation": ("losses", "learning"),
+    "reconstruction": ("experiments/measure.py",),
+    "pictures": ("experiments/strips.py",),
+    "certificate": ("theory", "experiments/certificates.py"),
 }
 
 
@@ -103,7 +104,8 @@ def cell(kind: Kind, settings: Mapping[str, Any], label: Label, **needs: Cell | 
         needs: cells whose outcome it needs; None for none.
     """
     keys = {role: need.key for role, need in needs.items() if need is not None}
-    content = {"kind": kind, "version": VERSIONS[kind], "settings": settings, "needs": keys}
+    code = code_digest(*CORE, "experiments/work.py", *CODE[kind])
+    content = {"kind": kind, "code": code, "settings": settings, "needs": keys}
     return Cell(kind, address(content), dict(settings), keys, label)
 
 

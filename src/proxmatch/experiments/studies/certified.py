@@ -128,4 +128,5 @@ CERTIFICATES = Study(
     plan,
     compute,
     tables,
+    code=("theory",),
 )

@@ -198,4 +198,5 @@ DETECTOR = Study(
     plan,
     compute,
     tables,
+    code=("reconstruction",),
 )

@@ -6,7 +6,6 @@ of older code is never taken for one of the present.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,16 +15,11 @@ from typing import Any
 
 import numpy as np
 
-import proxmatch
 from proxmatch._internal.files import write_together
-from proxmatch._internal.provenance import versions
+from proxmatch._internal.provenance import CORE, code_digest, versions
 from proxmatch.errors import InputError
 from proxmatch.experiments.bootstrap import Resampling, interval
 from proxmatch.experiments.cells import Outcome, Store, address
-
-#: Packages and modules whose source decides what a cell of a study gives.
-SOURCES = ("pnp.py", "metrics.py", "denoisers", "problems", "transforms", "baselines")
-
 
 RESAMPLES = 2000
 
@@ -61,7 +55,7 @@ class Study:
         plan: the settings of its cells, JSON values.
         compute: a cell: its settings to its result, JSON values.
         tables: text of its tables, in Markdown, from the cells (settings and result merged).
-        code: packages whose source decides its cells, beside ``SOURCES``.
+        code: modules and packages that compute its cells, beside its own and the core.
     """
 
     name: str
@@ -129,16 +123,8 @@ def _kept(
 
 def source_digest(study: Study) -> str:
     """A hash of the code that computes the cells of a study."""
-    root = Path(proxmatch.__file__).parent
     own = inspect.getsourcefile(inspect.unwrap(study.compute))  # torch.no_grad wraps it
-    files = [Path(own or __file__), Path(__file__).with_name("priors.py")]
-    for name in (*SOURCES, *study.code):
-        path = root / name
-        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:12]
+    return code_digest(*CORE, "experiments/studies/priors.py", own or "", *study.code)
 
 
 def mean_and_interval(values: Sequence[float]) -> str:
