@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import proxmatch
-from proxmatch.experiments.cells import Label, Outcome, Store, address, cell
+from proxmatch.experiments.cells import Outcome, Store, address, cell
+from proxmatch.records import Label
 
 A = Label("lpn", "extreme", "pm", 5, 0)
 
@@ -50,7 +51,8 @@ def test_a_cell_of_older_code_is_not_taken_for_one_of_the_present(tmp_path: Path
     def keys() -> dict[str, str]:
         code = (
             "import sys; sys.dont_write_bytecode = True\n"
-            "from proxmatch.experiments.cells import Label, cell\n"
+            "from proxmatch.experiments.cells import cell\n"
+            "from proxmatch.records import Label\n"
             "for kind in ('adaptation', 'reconstruction', 'certificate'):\n"
             "    print(kind, cell(kind, {}, Label()).key)\n"
         )

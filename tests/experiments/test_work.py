@@ -11,12 +11,13 @@ import torch
 
 from proxmatch.denoisers import ProximalDenoiser, load
 from proxmatch.experiments import work
-from proxmatch.experiments.cells import Label, Outcome, cell
+from proxmatch.experiments.cells import Outcome, cell
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.origins import checkpoint
 from proxmatch.experiments.work import Workshop, perform
 from proxmatch.learning import adaptation
 from proxmatch.methods import METHODS
+from proxmatch.records import Label
 from tests.experiments import tiny
 
 

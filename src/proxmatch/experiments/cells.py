@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from proxmatch._internal.files import write_together
 from proxmatch._internal.provenance import CORE, code_digest
+from proxmatch.records import Label
 
 Kind = Literal["model", "adaptation", "reconstruction", "pictures", "certificate"]
 
@@ -28,38 +29,6 @@ CODE: dict[Kind, tuple[str, ...]] = {
     "pictures": ("experiments/strips.py",),
     "certificate": ("theory", "experiments/certificates.py"),
 }
-
-
-@dataclass(frozen=True)
-class Label:
-    """What a cell is called in tables. It has no influence on the result.
-
-    Attributes:
-        family: ``lpn``, ``gs`` or ``baseline``.
-        source: kind of the source denoiser.
-        method: name of the row.
-        n: number of adaptation images.
-        set: number of their set.
-        problem: name of the inverse problem.
-        relaxation: ``paper`` (t = 1) or ``chosen``.
-    """
-
-    family: str = ""
-    source: str = ""
-    method: str = ""
-    n: int = 0
-    set: int = 0
-    problem: str = ""
-    relaxation: str = ""
-
-    def __str__(self) -> str:
-        which = [f"n = {self.n}", f"set {self.set}"] if self.n else []
-        parts = [self.family, self.source, self.method, *which, self.problem, self.relaxation]
-        return ", ".join(part for part in parts if part)
-
-    def columns(self) -> dict[str, Any]:
-        """The columns of the tables."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

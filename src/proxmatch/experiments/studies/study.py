@@ -20,6 +20,7 @@ from proxmatch._internal.provenance import CORE, code_digest, versions
 from proxmatch.errors import InputError
 from proxmatch.experiments.bootstrap import Resampling, interval
 from proxmatch.experiments.cells import Outcome, Store, address
+from proxmatch.experiments.collect import markdown as markdown
 
 RESAMPLES = 2000
 
@@ -133,9 +134,3 @@ def mean_and_interval(values: Sequence[float]) -> str:
     resamples = Resampling.draw(1, array.shape[1], RESAMPLES, "study")
     found = interval(float(array.mean()), resamples.means(array))
     return f"{found.effect:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
