@@ -87,6 +87,15 @@ def adapt(
 
     Warns:
         AdaptationWarning: it made things worse, or nothing better was found.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch import gaussian_deblurring, load
+        >>> images = torch.rand(1, 3, 64, 64)
+        >>> result = adapt(load("lpn-faces"), images, gaussian_deblurring(64, iterations=2),
+        ...                method="mse", steps=1, select="last", held_out=False)
+        >>> result.step, result.evidence is None
+        (1, True)
     """
     if measurements is not None:
         if (
@@ -136,7 +145,16 @@ def carry_out(
     on_step: Callable[[int, float], None] = lambda step, loss: None,
     on_candidate: Callable[[str], None] = lambda name: None,
 ) -> AdaptationResult:
-    """Do what was planned; the arguments are those of :func:`adapt`."""
+    """Do what was planned; the arguments are those of :func:`adapt`.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch import load
+        >>> plan = plan_adaptation(load("lpn-faces"), torch.rand(1, 3, 64, 64), method="align",
+        ...                        held_out=False)
+        >>> type(carry_out(plan).denoiser).__name__
+        'Aligned'
+    """
     if plan.settings is not None:
         return fine_tune(
             plan.source,

@@ -115,6 +115,14 @@ def run(
     Raises:
         CheckpointError: the folder holds a run with other settings, or cannot be written.
         InputError: a penalty for a denoiser that has none.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.learning.sources import pairs
+        >>> denoiser = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), channels=1))
+        >>> source = pairs([torch.zeros(1, 8, 8), torch.ones(1, 8, 8)], 8, draws=1)
+        >>> run(denoiser, source, TrainingSettings(steps=2, batch=2), "run").steps
+        2
     """
     if fabric is None:
         fabric = _one_process()

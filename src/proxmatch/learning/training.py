@@ -73,6 +73,16 @@ def train(
         problems: for the card; deblurring and super-resolution by default.
         fabric: where and in what precision.
         on_step: told the step and its loss.
+
+    Example:
+        >>> from PIL import Image
+        >>> from proxmatch.denoisers import LPNConfig
+        >>> Image.new("RGB", (16, 16)).save("black.png")
+        >>> layout = LPNConfig(size=16, hidden=4, features=3, strides=(2,), sigma=0.1)
+        >>> preset = Preset(model=layout, size=16, settings=TrainingSettings(steps=2, noise=0.1))
+        >>> result = train(preset, ImageDomain(".", 16), "run")
+        >>> result.run.steps
+        2
     """
     own = preset if isinstance(preset, ProximalDenoiser) else None
     preset = (
