@@ -194,7 +194,7 @@ class Figure(_Part):
 
 
 class Strip(_Part):
-    """A reconstruction: z_k above, x_k below, one column a frame."""
+    """A reconstruction: z_k above, x_k below, one column per frame."""
 
     family: Family = ""
     source: Text = ""

@@ -79,7 +79,7 @@ def test_controls_say_what_drives_a_claim() -> None:
     [found] = decide(claims("proposed-beats-mse-psnr", n=5), Findings(cells, 500))
     drivers = {d.control: d for d in found.drivers}
     assert set(drivers) == {"gradient scale", "clipping", "loss"}
-    assert drivers["gradient scale"].says.startswith("No difference can be told")
+    assert drivers["gradient scale"].says.startswith("No difference can be seen")
     assert drivers["clipping"].says.startswith("There is a disadvantage")
     assert drivers["clipping"].effect == pytest.approx(-2)
     assert drivers["loss"].says.startswith("L1 in the place of MSE does good by itself")

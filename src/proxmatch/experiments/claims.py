@@ -150,12 +150,12 @@ def _sentence(driver: Driver, numbers: dict[str, float], unit: str) -> str:
             return f"{says} good by itself: {size}."
         if numbers["high"] < 0:
             return f"{says} harm by itself: {size}."
-        return f"{says} nothing that can be told: {size}."
+        return f"{says} nothing that can be seen: {size}."
     if numbers["low"] > 0:
         return f"There is an advantage {driver.says}: {size}."
     if numbers["high"] < 0:
         return f"There is a disadvantage {driver.says}: {size}."
-    return f"No difference can be told {driver.says}: {size}."
+    return f"No difference can be seen {driver.says}: {size}."
 
 
 def _scaled(found: Interval, scale: float) -> Interval:

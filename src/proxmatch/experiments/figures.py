@@ -36,7 +36,7 @@ def budgets(
     numbers: Sequence[int],
     source: str = "extreme",
 ) -> Drawn:
-    """PSNR above, gap below, against n; one column a family; bars are intervals of 95 %."""
+    """PSNR above, gap below, against n; one column per family; bars are intervals of 95 %."""
     figure = Figure(figsize=(3.6 * len(families) + 0.6, 5.6), layout="constrained")
     grid = figure.subplots(2, len(families), squeeze=False, sharex=True)
     lines: list[Line] = []
@@ -142,7 +142,7 @@ def trajectories(
         f"{family}-trajectories",
         f"{FAMILIES[family]}: trajectories, and PSNR against gap",
         "Left and middle: mean PSNR of the iterates over test images and adaptation sets, t = 1. "
-        "Right: one point a cell (method, n, set); the number is n.",
+        "Right: one point per cell (method, n, set); the number is n.",
         f"Line charts of PSNR against the iteration for {FAMILIES[family]}, and a scatter plot of "
         "final PSNR against gap.",
         figure,

@@ -165,7 +165,7 @@ def _images(test: int, chosen: int, gap: int = 0, lipschitz: int = 0) -> dict[st
 
 
 def _rows(methods: str, sets: Sets, images: dict[str, int], **more: Any) -> list[ScaleRow]:
-    """One row a method."""
+    """One row per method."""
     return [ScaleRow(method=name, sets=sets, **images, **more) for name in methods.split()]
 
 

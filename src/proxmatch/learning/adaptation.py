@@ -76,11 +76,11 @@ def adapt(
         search: how much ``auto`` tries; everything unless given.
         budget: of ``auto``: seconds that it may take.
         seed: of everything that is drawn, unless ``settings`` say it.
-        folder: of a fine-tuning: for the state and the log, so that an interrupted one can go on;
-            by default nothing is kept.
+        folder: of a fine-tuning: for the state and the log, so that it can be resumed after an
+            interruption; by default nothing is kept.
         fabric: where and in what precision a fine-tuning runs.
-        on_step: told the step of a fine-tuning and its loss.
-        on_candidate: told what ``auto`` is about to try.
+        on_step: called with the step of a fine-tuning and its loss.
+        on_candidate: called with the name of what ``auto`` tries next.
 
     Raises:
         InputError: something that does not fit.

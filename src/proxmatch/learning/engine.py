@@ -110,7 +110,7 @@ def run(
         check: looks at the model before the first step, every ``settings.check_every`` steps and at
             the end.
         about: what else decides the run, JSON values; a run continues with the same and no other.
-        on_step: told the step and its loss, for a progress bar.
+        on_step: called with the step and its loss, for a progress bar.
 
     Raises:
         CheckpointError: the folder holds a run with other settings, or cannot be written.
@@ -419,7 +419,7 @@ def objective(
         excess = contractivity_penalty(denoiser, batch.noisy, v, penalty.limit, batch.level)
         loss = loss + scale * penalty.weight * excess.mean()
         largest = _gathered(fabric, excess.detach()).max().sqrt()
-        facts["contractivity"] = penalty.limit + largest  # what is not above is not told
+        facts["contractivity"] = penalty.limit + largest  # only what is above is known
     return loss, facts
 
 

@@ -74,7 +74,7 @@ def fine_tune(
         held_out: keep a part of the images to measure on.
         folder: for the state and the log.
         fabric: where and in what precision.
-        on_step: told the step and its loss.
+        on_step: called with the step and its loss.
 
     Example:
         >>> import torch
@@ -88,7 +88,7 @@ def fine_tune(
         (2, 'completed')
     """
     if select == "best" and not held_out:
-        raise InputError("select='best' needs held-out images; take select='last'")
+        raise InputError("select='best' needs held-out images; use select='last'")
     split = hold_out(images, size) if held_out else None
     training = images if split is None else split.training
     adapted = copy.deepcopy(denoiser)
@@ -152,7 +152,7 @@ def fine_tune(
     if saturated is not None and saturated > 0.5:
         warnings.warn(
             f"proximal matching had no gradient left at {100 * saturated:.0f} % of the steps: "
-            "gamma is far below the error; take a larger one, or the schedule FromData",
+            "gamma is far below the error; use a larger one, or the schedule FromData",
             AdaptationWarning,
             stacklevel=3,
         )

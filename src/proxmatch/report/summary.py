@@ -79,12 +79,12 @@ def denoisers(settings: Iterable[Setting]) -> list[Denoiser]:
 
 
 def cells(rows: Iterable[ImageRow]) -> list[Summary]:
-    """One cell a setting, in the order they first appear."""
+    """One cell per setting, in the order they first appear."""
     return [_cell(setting, group) for setting, group in _groups(rows, lambda r: r.setting)]
 
 
 def curves(rows: Iterable[IterationRow]) -> list[Curve]:
-    """One curve a setting, in the order they first appear."""
+    """One curve per setting, in the order they first appear."""
     return [_curve(setting, group) for setting, group in _groups(rows, lambda r: r.setting)]
 
 

@@ -81,7 +81,7 @@ def _at_strength(
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """A line a run."""
+    """One row per run."""
     header = [
         "problem",
         "denoiser",

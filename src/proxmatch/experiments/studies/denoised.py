@@ -65,7 +65,7 @@ def _pictures(domain: str, data: Path, count: int | None) -> list[Tensor]:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One table a set of images."""
+    """One table per set of images."""
     parts = []
     for domain in dict.fromkeys(cell["domain"] for cell in cells):
         rows = [

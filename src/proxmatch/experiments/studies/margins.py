@@ -69,7 +69,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One row a problem and denoiser."""
+    """One row per problem and denoiser."""
     rows = []
     for cell in cells:
         smallest = np.array(cell["smallest"])

@@ -105,7 +105,7 @@ def prior_of(name: str) -> Any:
 
 
 def _bm3d() -> Any:
-    """deepinv's BM3D for color images, which needs the extra of that name."""
+    """BM3D of deepinv for color images, which needs the extra of that name."""
     try:
         denoiser = BM3D()
     except ImportError as error:

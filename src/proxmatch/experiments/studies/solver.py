@@ -60,7 +60,7 @@ def calls(curve: Sequence[float], limit: float) -> int | None:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One row a problem and denoiser."""
+    """One row per problem and denoiser."""
     rows = []
     for cell in cells:
         limit = cell["curves"]["limit"][-1]

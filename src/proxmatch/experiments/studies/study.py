@@ -80,7 +80,7 @@ def run_study(
         study: which.
         work: on what.
         out: folder: ``cells/KEY.json`` each, and ``README.md`` with the tables.
-        on_cell: told how many cells of how many are done, and which is next.
+        on_cell: called with how many cells of how many are done, and which is next.
 
     Returns:
         The file of the tables.
