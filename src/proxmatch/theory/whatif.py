@@ -75,3 +75,7 @@ class Outlook:
             raise InputError(f"the wanted stationarity must be positive, got {stationarity}")
         left = stationarity**2 - (self.optimization / iterations if iterations else 0.0)
         return (torch.as_tensor(left) / self.mismatch).sqrt().expand_as(self.square)
+
+    def affordable_measured(self, stationarity: float) -> Tensor:
+        """The d at which this run's |grad F*| / d would give ``stationarity``, ``(B,)``."""
+        return stationarity / self.measured.sqrt()
