@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from proxmatch.experiments.cells import Label
-from proxmatch.experiments.collect import PER_IMAGE, ReconstructionScores
+from proxmatch.experiments.collect import ReconstructionScores
+from proxmatch.records import PER_IMAGE, Label
 
 
 def made_up(

@@ -8,8 +8,9 @@ import torch
 
 from proxmatch.denoisers import LPN, LPNConfig
 from proxmatch.experiments import certificates
-from proxmatch.experiments.cells import Label, Store, cell
+from proxmatch.experiments.cells import Store, cell
 from proxmatch.problems import gaussian_deblurring
+from proxmatch.records import Label
 
 
 def test_a_certificate_becomes_a_figure_with_its_numbers(tmp_path: Path) -> None:

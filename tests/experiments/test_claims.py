@@ -8,8 +8,9 @@ from scipy.stats import spearmanr
 
 from proxmatch.experiments.bootstrap import Interval
 from proxmatch.experiments.claims import Claim, decide, listed, verdict
-from proxmatch.experiments.findings import Arm, Findings
+from proxmatch.experiments.findings import Findings
 from proxmatch.experiments.statements import paper_claims
+from proxmatch.records import Setting
 from tests.experiments.made_up import made_up
 
 IMAGES = 40
@@ -37,10 +38,10 @@ def test_a_claim_can_come_out_each_way(gains: tuple[float, ...], expected: str) 
         cells.append(made_up("lpn", "mse", 5, BASE, number=number))
         cells.append(made_up("lpn", "pm", 5, BASE + gain + noise(number), number=number))
     [found] = decide(claims("proposed-beats-mse-psnr", n=5), Findings(cells, 1000))
-    assert found["verdict"] == expected
-    assert found["effect"] == pytest.approx(np.mean(gains), abs=0.1)
-    assert (found["sets"], found["images"]) == (3, IMAGES)
-    assert found["low"] <= found["effect"] <= found["high"]
+    assert found.verdict == expected
+    assert found.effect == pytest.approx(np.mean(gains), abs=0.1)
+    assert (found.sets, found.images) == (3, IMAGES)
+    assert found.low <= found.effect <= found.high
 
 
 def test_pairs_are_compared_on_the_images_and_sets_they_share() -> None:
@@ -50,8 +51,8 @@ def test_pairs_are_compared_on_the_images_and_sets_they_share() -> None:
         made_up("lpn", "pm", 1, BASE[:10] + 1),
     ]
     [found] = decide(claims("proposed-beats-mse-psnr", n=1), Findings(cells, 200))
-    assert (found["sets"], found["images"]) == (1, 10)
-    assert found["effect"] == found["low"] == found["high"] == pytest.approx(1)
+    assert (found.sets, found.images) == (1, 10)
+    assert found.effect == found.low == found.high == pytest.approx(1)
 
 
 def test_a_smaller_gap_and_a_smaller_constant_speak_for_a_claim() -> None:
@@ -62,8 +63,8 @@ def test_a_smaller_gap_and_a_smaller_constant_speak_for_a_claim() -> None:
     evidence = Findings(cells, 500)
     [gap] = decide(claims("proposed-beats-mse-gap", "gs", 1), evidence)
     [constant] = decide(claims("proposed-smaller-lipschitz", "gs", 1), evidence)
-    assert (gap["verdict"], constant["verdict"]) == ("holds", "does not hold")
-    assert gap["effect"] == pytest.approx(2, abs=0.1)
+    assert (gap.verdict, constant.verdict) == ("holds", "does not hold")
+    assert gap.effect == pytest.approx(2, abs=0.1)
 
 
 def test_controls_say_what_drives_a_claim() -> None:
@@ -76,12 +77,12 @@ def test_controls_say_what_drives_a_claim() -> None:
         made_up("lpn", "l1", 5, BASE + 3 + noise(3)),
     ]
     [found] = decide(claims("proposed-beats-mse-psnr", n=5), Findings(cells, 500))
-    drivers = {d["control"]: d for d in found["drivers"]}
+    drivers = {d.control: d for d in found.drivers}
     assert set(drivers) == {"gradient scale", "clipping", "loss"}
-    assert drivers["gradient scale"]["says"].startswith("No difference can be told")
-    assert drivers["clipping"]["says"].startswith("There is a disadvantage")
-    assert drivers["clipping"]["effect"] == pytest.approx(-2)
-    assert drivers["loss"]["says"].startswith("L1 in the place of MSE does good by itself")
+    assert drivers["gradient scale"].says.startswith("No difference can be seen")
+    assert drivers["clipping"].says.startswith("There is a disadvantage")
+    assert drivers["clipping"].effect == pytest.approx(-2)
+    assert drivers["loss"].says.startswith("L1 in the place of MSE does good by itself")
 
 
 def test_far_below_means_far_below() -> None:
@@ -92,7 +93,7 @@ def test_far_below_means_far_below() -> None:
             made_up("lpn", "reference", 0, BASE + noise(0)),
         ]
         [found] = decide(claims(name), Findings(cells, 200))
-        assert found["verdict"] == expected
+        assert found.verdict == expected
 
 
 def test_a_trajectory_is_higher_only_if_it_is_so_at_every_iteration() -> None:
@@ -105,7 +106,7 @@ def test_a_trajectory_is_higher_only_if_it_is_so_at_every_iteration() -> None:
             made_up("lpn", "pm", 1, pm[:, -1], curves=pm),
         ]
         [found] = decide(claims("proposed-above-mse-at-all-iterations", n=1), Findings(cells, 200))
-        assert found["verdict"] == expected
+        assert found.verdict == expected
 
 
 def test_the_correlation_is_spearmans() -> None:
@@ -117,7 +118,7 @@ def test_the_correlation_is_spearmans() -> None:
             cells.append(made_up("lpn", method, n, BASE - 20 + psnr, gap=np.full(IMAGES, gap)))
             points.append((psnr, gap))
     [found] = decide(claims("lower-gap-higher-psnr"), Findings(cells, 100))
-    assert found["effect"] == pytest.approx(-spearmanr(*zip(*points, strict=True))[0], abs=1e-4)
+    assert found.effect == pytest.approx(-spearmanr(*zip(*points, strict=True))[0], abs=1e-4)
 
 
 def test_gains_are_largest_with_few_images_or_not() -> None:
@@ -126,13 +127,13 @@ def test_gains_are_largest_with_few_images_or_not() -> None:
         for n, gain in zip((1, 5, 25, 50), gains, strict=True):
             cells += [made_up("lpn", "mse", n, BASE), made_up("lpn", "pm", n, BASE + gain)]
         [found] = decide(claims("gain-largest-with-few"), Findings(cells, 100))
-        assert found["verdict"] == expected
+        assert found.verdict == expected
 
 
 def test_nothing_is_claimed_without_the_cells_for_it() -> None:
     evidence = Findings([made_up("lpn", "mse", 1, BASE)], 100)
     assert decide(paper_claims(["lpn", "gs"], ["deblurring"], (1, 5)), evidence) == []
-    assert not evidence.has(Arm("lpn", "extreme", "pm", 1, "deblurring"))
+    assert not evidence.has(Setting("lpn", "extreme", "pm", 1, "deblurring"))
 
 
 def test_every_claim_has_a_name_of_its_own() -> None:
@@ -149,9 +150,9 @@ def test_the_list_has_a_line_for_every_claim_and_counts_the_verdicts() -> None:
     cells = [made_up("lpn", "mse", 5, BASE), made_up("lpn", "pm", 5, BASE - 2 + noise(1))]
     decided = decide(claims("proposed-beats-mse-psnr", n=5), Findings(cells, 200))
     text = listed(decided)
-    assert text.startswith("**Claims of the paper, 1: 0 hold, 1 do not hold, 0 are undecided**")
-    [line] = [line for line in text.splitlines() if decided[0]["statement"] in line]
-    assert f"{decided[0]['effect']:+.2f} dB" in line
+    assert text.startswith("**Claims of the paper, 1: 0 hold, 1 do not hold, 0 undecided**")
+    [line] = [line for line in text.splitlines() if decided[0].statement in line]
+    assert f"{decided[0].effect:+.2f} dB" in line
     assert line.count(" | ") == 4
 
 
@@ -171,7 +172,7 @@ def test_which_way_round_a_claim_is(
     for lead, expected in ((edge + 1, "holds"), (edge - 1, "does not hold")):
         cells = [made_up(family, *better, BASE + lead + noise(1)), made_up(family, *worse, BASE)]
         [found] = decide(claims(name, family, n), Findings(cells, 200))
-        assert found["verdict"] == expected
+        assert found.verdict == expected
 
 
 def test_the_largest_step_is_early_for_lpn_and_late_for_gs() -> None:
@@ -180,4 +181,4 @@ def test_the_largest_step_is_early_for_lpn_and_late_for_gs() -> None:
             pairs = zip((1, 5, 25), values, strict=True)
             cells = [made_up(family, method, n, BASE + v + noise(n)) for n, v in pairs]
             [found] = decide(claims("largest-step", family), Findings(cells, 200))
-            assert found["verdict"] == expected
+            assert found.verdict == expected

@@ -23,11 +23,12 @@ from proxmatch.learning import (
     run,
     stream,
 )
-from proxmatch.learning.assess import Assessment
+from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.auto import MARGIN, Search, auto
 from proxmatch.learning.evidence import Evidence
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
 from proxmatch.learning.frame import around, core, inside
+from proxmatch.learning.hold_out import hold_out
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
@@ -100,6 +101,19 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
     again = load(save(result.denoiser, tmp_path / "saved"))
     assert quality(again) == pytest.approx(quality(result.denoiser), abs=1e-4)
     assert result.denoiser.record["auto"]["chosen"] == chosen[0].name
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_the_evidence_is_of_the_denoiser_that_is_returned(source: LPN, number: int) -> None:
+    """The winner was once fitted anew, to all images, after its figures had been taken."""
+    images = bright(number)
+    result = adapt(source, images, DEBLURRING, search=Search(steps=0, compare=False))
+    assert result.evidence is not None
+    assert [c.name for c in result.table if c.chosen] != ["source"]
+    split = hold_out(list(images), 16)
+    again = assess(result.denoiser, split.crops, [DEBLURRING], first=split.first, spectrum=False)
+    told = result.evidence.after.reconstruction["deblurring"]
+    torch.testing.assert_close(again.reconstruction["deblurring"], told, atol=1e-3, rtol=0)
 
 
 def test_several_problems_share_a_strength_and_none_is_sacrificed(source: LPN) -> None:

@@ -331,7 +331,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CheckpointError, match=r"No space left.*can go on from the checkpoint"):
+    with pytest.raises(CheckpointError, match=r"No space left.*can be resumed from the previous"):
         run(model(), stream(images), SETTINGS, tmp_path / "parts")
     left = sorted(file.name for file in (tmp_path / "parts").iterdir())
     assert left == ["log.jsonl", "state.safetensors"]

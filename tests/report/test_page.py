@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from proxmatch.commands.report import command
 from proxmatch.errors import DataError, ThinnedWarning
+from proxmatch.records import Manifest
 from proxmatch.report import write_report
 from proxmatch.report.folder import PARTS, read_folder
 from proxmatch.report.page import LIMIT, render
-from proxmatch.report.schema import Manifest
 from tests.report.fixture import write_csv, write_folder, write_json
 from tests.report.html import Page
 

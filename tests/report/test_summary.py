@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from proxmatch.methods import METHODS
+from proxmatch.records import ClaimRecord, ImageRow, IterationRow, Setting, plain_family
 from proxmatch.report.claim_list import blocks, groups, tally
 from proxmatch.report.method_styles import styles
-from proxmatch.report.schema import ClaimRecord, ImageRow, IterationRow, Setting, plain_family
 from proxmatch.report.summary import Denoiser, cells, curves, denoisers
 from proxmatch.report.table_views import tables
 from proxmatch.report.wording import flat, number
@@ -18,7 +18,7 @@ PM = Setting("lpn", "extreme", "pm", 5, "deblurring", "paper")
 
 
 def row(setting: Setting, number: int, image: str, psnr: float | None) -> ImageRow:
-    return ImageRow(setting, number, image, 1.0, psnr, None, None, None, None)
+    return ImageRow(setting, number, image, 1.0, psnr, None, None, None, None, None)
 
 
 @given(st.lists(st.lists(st.floats(5, 40), min_size=3, max_size=3), min_size=1, max_size=4))

@@ -333,3 +333,13 @@ def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="Identity is no family"):
         save(Relaxed(Identity(C), 0.5), tmp_path)
     assert set(TRANSFORMS) == {"aligned", "lifted", "relaxed", "symmetrized"}
+
+
+def test_levels_and_the_own_level_are_in_units_of_the_image() -> None:
+    """An aligned denoiser sees noise s times as large, and once told D's own levels as its own."""
+    inner = GradientStep(GradientStepConfig.scaled(widths=(4, 4), levels=(0.01, 0.2), sigma=0.1))
+    aligned = Aligned(inner, 2.0, torch.eye(3), torch.zeros(3), torch.zeros(3))
+    assert aligned.levels == pytest.approx((0.005, 0.1))
+    assert aligned.sigma == pytest.approx(0.05)
+    for other in (Relaxed(inner, 0.5), Symmetrized(inner)):
+        assert (other.levels, other.sigma) == ((0.01, 0.2), 0.1)

@@ -162,7 +162,7 @@ def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: Non
 
     Args:
         plan: the pictures and how much is done.
-        on_stage: told what comes next, one of :data:`STAGES`.
+        on_stage: called with what comes next, one of :data:`STAGES`.
     """
     ahead = iter(STAGES)
 

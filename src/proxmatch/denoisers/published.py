@@ -71,6 +71,13 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
 
     Warns:
         NotSmoothWarning: a network with kinks, taken as it is.
+
+    Example:
+        >>> import deepinv
+        >>> published = deepinv.models.DnCNN(1, 1, depth=3, nf=4, pretrained=None)
+        >>> torch.save(published.state_dict(), "dncnn.pth")
+        >>> type(import_checkpoint("dncnn.pth", "dncnn", sigma=0.1)).__name__
+        'GradientStep'
     """
     if kind not in get_args(Kind):
         raise InputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
@@ -113,6 +120,13 @@ def import_network(file: str | Path, kind: NetworkKind) -> Network:
 
     Raises:
         CheckpointError: a file that is damaged, or of another kind.
+
+    Example:
+        >>> import deepinv
+        >>> published = deepinv.models.DnCNN(1, 1, depth=3, nf=4, pretrained=None)
+        >>> torch.save(published.state_dict(), "dncnn.pth")
+        >>> import_network("dncnn.pth", "dncnn")(torch.zeros(1, 1, 8, 8), 0.1).shape
+        torch.Size([1, 1, 8, 8])
     """
     if kind not in get_args(NetworkKind):
         raise InputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(NetworkKind))}")

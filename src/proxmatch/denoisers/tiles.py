@@ -25,13 +25,14 @@ from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.denoisers.networks import is_map
+from proxmatch.denoisers.wrapped import Wrapped
 from proxmatch.errors import InputError, ProxmatchWarning, TooLargeError
 
 TILE = 512
 SMALLEST = 32
 
 
-class Tiled(ProximalDenoiser):
+class Tiled(Wrapped):
     """The same denoiser, applied tile by tile and image by image where images are large.
 
     Only :meth:`forward` is tiled, and it carries no graph: for reconstructing, not for training.
@@ -46,15 +47,13 @@ class Tiled(ProximalDenoiser):
     """
 
     def __init__(self, inner: ProximalDenoiser, tile: int = TILE) -> None:
-        super().__init__(inner.channels)
+        super().__init__(inner)
         found = inner.reach
         if found is None:
             raise InputError(f"{type(inner).__name__} cannot be applied in tiles")
         if tile < SMALLEST:
             raise InputError(f"a tile has at least {SMALLEST} pixels along a side, not {tile}")
-        self.inner, self.tile, self.seen = inner, tile, found
-        self.sigma, self.always_convex = inner.sigma, inner.always_convex
-        self.record = inner.record
+        self.tile, self.seen, self.record = tile, found, inner.record
 
     @torch.no_grad()
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
@@ -75,21 +74,6 @@ class Tiled(ProximalDenoiser):
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D(x) and v -> J_D(x) v, of whole images."""
         return self.inner.linearize(x, sigma)
-
-    @property
-    def conditional(self) -> bool:
-        """Whether D is told the noise level."""
-        return self.inner.conditional
-
-    @property
-    def maps(self) -> bool:
-        """Whether D takes maps of noise levels."""
-        return self.inner.maps
-
-    @property
-    def levels(self) -> tuple[float, float] | None:
-        """Smallest and largest noise level of D."""
-        return self.inner.levels
 
     @property
     def smoothness(self) -> float:

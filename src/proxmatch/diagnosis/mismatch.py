@@ -107,11 +107,6 @@ class Diagnosis(ShownDiagnosis):
     reference_psnr: float | None
     recommendation: str
 
-    @property
-    def wiener_psnr(self) -> float:
-        """PSNR of a Wiener filter of the best strength."""
-        return next(one.score for one in self.standings if one.name == "Wiener filter")
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values; None for what is not a number."""
         return {key: _plain(value) for key, value in asdict(self).items()}
@@ -185,6 +180,14 @@ def diagnose(
 
     Raises:
         InputError: the images do not fit the denoiser or the problem.
+
+    Example:
+        >>> from proxmatch import gaussian_deblurring
+        >>> from proxmatch.baselines import Identity
+        >>> problem = gaussian_deblurring(32, iterations=2)
+        >>> found = diagnose(Identity(3), torch.rand(1, 3, 32, 32), problem, sources=())
+        >>> found.images, found.loss >= 0
+        (1, True)
     """
     if isinstance(images, Tensor) and images.ndim != 4:
         raise InputError(f"expected images (B, C, H, W), got {tuple(images.shape)}")
@@ -261,7 +264,12 @@ def diagnose(
 
 
 def judge(loss: float) -> Grade:
-    """The verdict on a loss in dB; NaN is the worst of all."""
+    """The verdict on a loss in dB; NaN is the worst of all.
+
+    Example:
+        >>> [str(judge(loss)) for loss in (0.0, 1.0, 10.0)]
+        ['matched', 'mismatched', 'badly mismatched']
+    """
     if not loss <= LOSSES[1]:
         return Grade.BADLY
     return Grade.MATCHED if loss < LOSSES[0] else Grade.MISMATCHED

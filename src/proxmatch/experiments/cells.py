@@ -1,9 +1,9 @@
 """Cells: pure functions of their settings, addressed by content, computed once.
 
-The address of a cell is a hash of its kind, of the version of the code that computes the kind, of
-its settings (fingerprints of images and given weights among them) and of the addresses of the cells
-it needs. So it is known before anything runs, and a setting that changes changes the addresses of
-what depends on it, and no other.
+The address of a cell is a hash of its kind, of the code that computes the kind, of its settings
+(fingerprints of images and given weights among them) and of the addresses of the cells it needs. So
+it is known before anything runs. A setting that changes changes the addresses of what depends on
+it, and no other; a cell of older code is never taken for one of the present.
 """
 
 from __future__ import annotations
@@ -11,54 +11,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from proxmatch._internal.files import write_together
+from proxmatch._internal.provenance import CORE, code_digest
+from proxmatch.records import Label
 
 Kind = Literal["model", "adaptation", "reconstruction", "pictures", "certificate"]
 
-#: To be raised when the code of a kind gives other results than before.
-VERSIONS: dict[Kind, int] = {
-    "model": 1,
-    "adaptation": 2,
-    "reconstruction": 2,
-    "pictures": 1,
-    "certificate": 1,
+#: What computes each kind, beside the core of proxmatch and ``work.py``.
+CODE: dict[Kind, tuple[str, ...]] = {
+    "model": ("losses", "learning"),
+    "adaptation": ("losses", "learning"),
+    "reconstruction": ("experiments/measure.py",),
+    "pictures": ("experiments/strips.py",),
+    "certificate": ("theory", "experiments/certificates.py"),
 }
-
-
-@dataclass(frozen=True)
-class Label:
-    """What a cell is called in tables. It has no influence on the result.
-
-    Attributes:
-        family: ``lpn``, ``gs`` or ``baseline``.
-        source: kind of the source denoiser.
-        method: name of the row.
-        n: number of adaptation images.
-        set: number of their set.
-        problem: name of the inverse problem.
-        relaxation: ``paper`` (t = 1) or ``chosen``.
-    """
-
-    family: str = ""
-    source: str = ""
-    method: str = ""
-    n: int = 0
-    set: int = 0
-    problem: str = ""
-    relaxation: str = ""
-
-    def __str__(self) -> str:
-        which = [f"n = {self.n}", f"set {self.set}"] if self.n else []
-        parts = [self.family, self.source, self.method, *which, self.problem, self.relaxation]
-        return ", ".join(part for part in parts if part)
-
-    def columns(self) -> dict[str, Any]:
-        """The columns of the tables."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -103,7 +73,8 @@ def cell(kind: Kind, settings: Mapping[str, Any], label: Label, **needs: Cell | 
         needs: cells whose outcome it needs; None for none.
     """
     keys = {role: need.key for role, need in needs.items() if need is not None}
-    content = {"kind": kind, "version": VERSIONS[kind], "settings": settings, "needs": keys}
+    code = code_digest(*CORE, "experiments/work.py", *CODE[kind])
+    content = {"kind": kind, "code": code, "settings": settings, "needs": keys}
     return Cell(kind, address(content), dict(settings), keys, label)
 
 

@@ -1,4 +1,4 @@
-"""The paper's inequalities along runs of the experiment: one certificate a problem."""
+"""The paper's inequalities along runs of the experiment: one certificate per problem."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def write(out: Path, cells: Sequence[Cell], store: Store) -> list[dict[str, str]
                 "under the bound of Theorem 3.1: its mismatch floor (orange) and its optimization "
                 f"term (blue). Share of all inequalities that hold: {shares}.",
                 "alt": f"Log-log charts of stationarity and its bound for {cell.label.problem}, "
-                f"one panel a denoiser. Inequalities that hold: {shares}.",
+                f"one panel per denoiser. Inequalities that hold: {shares}.",
             }
         )
     return entries

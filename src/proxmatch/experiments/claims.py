@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from proxmatch.experiments.bootstrap import Array, Interval
-from proxmatch.experiments.findings import Arm, Contrast, Findings, difference
+from proxmatch.experiments.collect import markdown
+from proxmatch.experiments.findings import Contrast, Findings, difference
+from proxmatch.records import VERDICTS, ClaimRecord, DriverRecord, Setting, Verdict
 
-Verdict = Literal["holds", "does not hold", "undecided"]
 Statistic = Callable[[Sequence[Array]], Array]
 
 
@@ -38,7 +38,7 @@ class Driver:
 
     control: str
     says: str
-    arms: tuple[Arm, Arm]
+    arms: tuple[Setting, Setting]
     alone: bool = False
 
 
@@ -63,8 +63,8 @@ class Claim:
     id: str
     statement: str
     paper: str
-    where: Arm
-    arms: tuple[Arm, ...]
+    where: Setting
+    arms: tuple[Setting, ...]
     value: str = "psnr"
     statistic: Statistic = difference
     threshold: float = 0.0
@@ -80,7 +80,7 @@ def verdict(found: Interval, threshold: float = 0.0) -> Verdict:
     return "does not hold" if found.high <= threshold else "undecided"
 
 
-def decide(claims: Sequence[Claim], evidence: Findings) -> list[dict[str, Any]]:
+def decide(claims: Sequence[Claim], evidence: Findings) -> list[ClaimRecord]:
     """Test claims; those for which something is missing are left out."""
     decided = []
     for claim in claims:
@@ -89,65 +89,57 @@ def decide(claims: Sequence[Claim], evidence: Findings) -> list[dict[str, Any]]:
             continue
         where = claim.where
         decided.append(
-            {
-                "id": claim.id,
-                "statement": claim.statement,
-                "paper": claim.paper,
-                "family": where.family,
-                "source": where.source,
-                "problem": where.problem,
-                "n": where.n,
+            ClaimRecord(
+                id=claim.id,
+                statement=claim.statement,
+                paper=claim.paper,
+                family=where.family,
+                source=where.source,
+                problem=where.problem,
+                n=where.n,
                 **_numbers(found, claim.scale),
-                "unit": claim.unit,
-                "threshold": claim.threshold,
-                "verdict": verdict(_scaled(found.found, claim.scale), claim.threshold),
-                "drivers": list(_drivers(claim, evidence)),
-                "images": found.images,
-                "sets": found.sets,
-            }
+                unit=claim.unit,
+                threshold=claim.threshold,
+                verdict=verdict(_scaled(found.found, claim.scale), claim.threshold),
+                drivers=list(_drivers(claim, evidence)),
+                images=found.images,
+                sets=found.sets,
+            )
         )
     return decided
 
 
-def listed(decided: Sequence[dict[str, Any]]) -> str:
+def listed(decided: Sequence[ClaimRecord]) -> str:
     """Decided claims as a Markdown table, the verdicts counted above it."""
-    counts = Counter(claim["verdict"] for claim in decided)
-    words: dict[Verdict, str] = {
-        "holds": "hold",
-        "does not hold": "do not hold",
-        "undecided": "are undecided",
-    }
-    told = ", ".join(f"{counts[name]} {word}" for name, word in words.items())
-    lines = [
-        f"**Claims of the paper, {len(decided)}: {told}**",
-        "",
-        "Here a positive number speaks for the claim; the paper's differences have their own sign.",
-        "",
-        "| claim | paper | here, 95 % interval | verdict | beside it |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    counts = Counter(claim.verdict for claim in decided)
+    told = ", ".join(f"{counts[name]} {word}" for name, word in VERDICTS.items())
+    rows = []
     for claim in decided:
-        size = f"{claim['effect']:+.2f} {claim['unit']} [{claim['low']:+.2f}, {claim['high']:+.2f}]"
-        beside = " ".join(driver["says"] for driver in claim["drivers"])
-        cells = (claim["statement"], claim["paper"], size, claim["verdict"], beside)
-        lines.append("| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |")
-    return "\n".join([*lines, ""])
+        size = f"{claim.effect:+.2f} {claim.unit} [{claim.low:+.2f}, {claim.high:+.2f}]"
+        beside = " ".join(driver.says for driver in claim.drivers)
+        cells = (claim.statement, claim.paper, size, claim.verdict, beside)
+        rows.append([text.replace("|", "\\|") for text in cells])
+    header = ("claim", "paper", "here, 95 % interval", "verdict", "beside it")
+    return (
+        f"**Claims of the paper, {len(decided)}: {told}**\n\nHere a positive number speaks for the "
+        "claim; the paper's differences have their own sign.\n\n" + markdown(header, rows) + "\n"
+    )
 
 
-def _drivers(claim: Claim, evidence: Findings) -> Iterator[dict[str, Any]]:
+def _drivers(claim: Claim, evidence: Findings) -> Iterator[DriverRecord]:
     for driver in claim.drivers:
         name = f"{claim.id}/{driver.control}"
         found = evidence.contrast(driver.arms, claim.value, difference, name)
         if found is None:
             continue
         numbers = _numbers(found, claim.scale)
-        yield {
-            "control": driver.control,
+        yield DriverRecord(
+            control=driver.control,
             **numbers,
-            "says": _sentence(driver, numbers, claim.unit),
-            "images": found.images,
-            "sets": found.sets,
-        }
+            says=_sentence(driver, numbers, claim.unit),
+            images=found.images,
+            sets=found.sets,
+        )
 
 
 def _sentence(driver: Driver, numbers: dict[str, float], unit: str) -> str:
@@ -158,12 +150,12 @@ def _sentence(driver: Driver, numbers: dict[str, float], unit: str) -> str:
             return f"{says} good by itself: {size}."
         if numbers["high"] < 0:
             return f"{says} harm by itself: {size}."
-        return f"{says} nothing that can be told: {size}."
+        return f"{says} nothing that can be seen: {size}."
     if numbers["low"] > 0:
         return f"There is an advantage {driver.says}: {size}."
     if numbers["high"] < 0:
         return f"There is a disadvantage {driver.says}: {size}."
-    return f"No difference can be told {driver.says}: {size}."
+    return f"No difference can be seen {driver.says}: {size}."
 
 
 def _scaled(found: Interval, scale: float) -> Interval:

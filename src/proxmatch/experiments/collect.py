@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from proxmatch._internal.files import write_together
-from proxmatch.experiments.cells import Cell, Label, Store
+from proxmatch.experiments.cells import Cell, Store
+from proxmatch.records import PER_IMAGE, Label
 
 Array = npt.NDArray[np.float64]
 
-LABEL = ("family", "source", "method", "n", "set", "problem", "relaxation")
-PER_IMAGE = ("psnr", "ssim", "best_psnr", "best_iteration", "gap", "lipschitz")
+LABEL = tuple(Label().columns())
 IMAGES = (*LABEL, "t", "image", *PER_IMAGE)
 ITERATIONS = (*LABEL, "iteration", "psnr", "gap", "lipschitz", "images")
 CELLS = (*LABEL, "kind", "seconds", "steps", "step", "status", "key")
@@ -114,6 +114,12 @@ def csv_text(columns: Sequence[str], lines: Iterable[Line]) -> bytes:
     for line in lines:
         writer.writerow({k: "" if v is None else v for k, v in line.items()})
     return text.getvalue().encode()
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
+    """A table in Markdown; its last so many columns hold numbers and are set to the right."""
+    rule = ["---"] * (len(header) - numbers) + ["---:"] * numbers
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
 
 
 def write(

@@ -56,7 +56,7 @@ def run(
         engine: ``local`` or ``ray``.
         workers: processes; :func:`default_workers` unless given.
         address: of a Ray cluster; one is started on this machine unless given.
-        on_done: told each cell that was computed.
+        on_done: called with each cell that was computed.
 
     Raises:
         EngineError: a cell killed its worker again and again.
@@ -135,7 +135,7 @@ def _local(
                 if tries[cell.key] > RETRIES:
                     raise EngineError(
                         f"the worker of the cell {cell.label} ({cell.kind}) died {RETRIES + 1} "
-                        "times: it may need more memory than there is; take fewer workers"
+                        "times: it may need more memory than there is; use fewer workers"
                     ) from None
         finally:
             processes.shutdown(cancel_futures=True)
@@ -220,7 +220,7 @@ def _ray(
         ray: Any = import_module("ray")
     except ImportError:
         raise InputError(
-            "the engine ray is not installed: pip install 'proxmatch[ray]', or take --engine local"
+            "the engine ray is not installed: pip install 'proxmatch[ray]', or use --engine local"
         ) from None
     mine = not ray.is_initialized()
     if mine:

@@ -13,8 +13,9 @@ from proxmatch._internal.palette import BLACK
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
-from proxmatch.experiments.findings import Arm, Findings
+from proxmatch.experiments.findings import Findings
 from proxmatch.methods import FAMILIES, INK, METHODS, PROPOSED, title
+from proxmatch.records import Setting
 
 DASHES = ("-", "--", "-.", ":")
 #: The looks of methods in matplotlib's words.
@@ -35,7 +36,7 @@ def budgets(
     numbers: Sequence[int],
     source: str = "extreme",
 ) -> Drawn:
-    """PSNR above, gap below, against n; one column a family; bars are intervals of 95 %."""
+    """PSNR above, gap below, against n; one column per family; bars are intervals of 95 %."""
     figure = Figure(figsize=(3.6 * len(families) + 0.6, 5.6), layout="constrained")
     grid = figure.subplots(2, len(families), squeeze=False, sharex=True)
     lines: list[Line] = []
@@ -46,7 +47,7 @@ def budgets(
             axis = grid[row][column]
             for method in ("mse", PROPOSED[family], "aligned"):
                 points = [
-                    (n, _mean(evidence, Arm(family, source, method, n, problem), value))
+                    (n, _mean(evidence, Setting(family, source, method, n, problem), value))
                     for n in numbers
                 ]
                 known = [(n, c) for n, c in points if c is not None]
@@ -66,7 +67,7 @@ def budgets(
                 ]  # fmt: skip
             for method in ("source", "reference"):
                 kind = source if method == "source" else ""
-                one = _mean(evidence, Arm(family, kind, method, 0, problem), value)
+                one = _mean(evidence, Setting(family, kind, method, 0, problem), value)
                 if one is None or (value == "gap" and method == "reference"):
                     continue
                 look = {k: v for k, v in drawn_as(method).items() if not k.startswith("marker")}
@@ -114,7 +115,7 @@ def trajectories(
         for column, method in enumerate(("mse", proposed)):
             axis = grid[row][column]
             for place, n in enumerate(numbers):
-                curve = _curve(found, family, source, method, n, problem)
+                curve = _curve(found, Setting(family, source, method, n, problem))
                 if curve is None:
                     continue
                 axis.plot(
@@ -141,7 +142,7 @@ def trajectories(
         f"{family}-trajectories",
         f"{FAMILIES[family]}: trajectories, and PSNR against gap",
         "Left and middle: mean PSNR of the iterates over test images and adaptation sets, t = 1. "
-        "Right: one point a cell (method, n, set); the number is n.",
+        "Right: one point per cell (method, n, set); the number is n.",
         f"Line charts of PSNR against the iteration for {FAMILIES[family]}, and a scatter plot of "
         "final PSNR against gap.",
         figure,
@@ -201,24 +202,12 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _mean(evidence: Findings, arm: Arm, value: str) -> Any:
+def _mean(evidence: Findings, arm: Setting, value: str) -> Any:
     return evidence.contrast([arm], value, lambda means: means[0], f"mean {arm} {value}")
 
 
-def _curve(
-    found: Sequence[ReconstructionScores],
-    family: str,
-    source: str,
-    method: str,
-    n: int,
-    problem: str,
-) -> Array | None:
-    curves = [
-        r.result["means"]["psnr"]
-        for r in found
-        if (r.label.family, r.label.source, r.label.method, r.label.n, r.label.problem,
-            r.label.relaxation) == (family, source, method, n, problem, "paper")
-    ]  # fmt: skip
+def _curve(found: Sequence[ReconstructionScores], wanted: Setting) -> Array | None:
+    curves = [r.result["means"]["psnr"] for r in found if r.label.setting == wanted]
     return np.mean(np.array(curves, dtype=np.float64), 0) if curves else None
 
 

@@ -9,27 +9,7 @@ import numpy as np
 
 from proxmatch.experiments.bootstrap import Array, Interval, Resampling, interval
 from proxmatch.experiments.collect import ReconstructionScores
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One side of a comparison.
-
-    Attributes:
-        family: ``lpn`` or ``gs``.
-        source: kind of the source.
-        method: name of the row.
-        n: number of adaptation images; 0 for rows that use none.
-        problem: name of the problem.
-        relaxation: ``paper`` or ``chosen``.
-    """
-
-    family: str
-    source: str
-    method: str
-    n: int
-    problem: str
-    relaxation: str = "paper"
+from proxmatch.records import Setting
 
 
 @dataclass(frozen=True)
@@ -57,24 +37,20 @@ class Findings:
 
     def __init__(self, found: Iterable[ReconstructionScores], resamples: int) -> None:
         self.resamples = resamples
-        self._cells: dict[Arm, dict[int, ReconstructionScores]] = {}
+        self._cells: dict[Setting, dict[int, ReconstructionScores]] = {}
         for r in found:
-            label = r.label
-            arm = Arm(
-                label.family, label.source, label.method, label.n, label.problem, label.relaxation
-            )
-            self._cells.setdefault(arm, {})[label.set] = r
+            self._cells.setdefault(r.label.setting, {})[r.label.set] = r
 
-    def has(self, *arms: Arm) -> bool:
+    def has(self, *arms: Setting) -> bool:
         """Whether all of these have been computed, for one set at least."""
         return all(arm in self._cells for arm in arms)
 
-    def sets(self, *arms: Arm) -> list[int]:
+    def sets(self, *arms: Setting) -> list[int]:
         """The adaptation sets that all arms have; arms without images have them all."""
         own = [set(self._cells[arm]) for arm in arms if arm.n]
         return sorted(set.intersection(*own)) if own else [0]
 
-    def matrices(self, arms: Sequence[Arm], value: str) -> list[Array] | None:
+    def matrices(self, arms: Sequence[Setting], value: str) -> list[Array] | None:
         """One matrix ``(S, I)`` an arm, or ``(S, I, K + 1)`` for ``curves``.
 
         Over the sets they share and the images for which all of them have the value; None if there
@@ -98,7 +74,7 @@ class Findings:
 
     def contrast(
         self,
-        arms: Sequence[Arm],
+        arms: Sequence[Setting],
         value: str,
         statistic: Callable[[Sequence[Array]], Array],
         name: str,

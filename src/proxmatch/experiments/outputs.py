@@ -64,7 +64,7 @@ def write(
         write_together(out / "tables", {**files, f"{table.name}.csv": table.csv()})
     evidence = Findings(found, scale.resamples)
     claims = decide(paper_claims(families, scale.problems, scale.budgets), evidence)
-    _json(out, "claims.json", claims)
+    _json(out, "claims.json", [claim.model_dump() for claim in claims])
     write_together(out / "tables", {"claims.md": listed(claims).encode()})
     _json(out, "manifest.json", _manifest(scale, data, plan, store, minutes, workers))
     if finished:

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proxmatch.experiments.cells import Cell, Label, Outcome, cell
+from proxmatch.experiments.cells import Cell, Outcome, cell
 from proxmatch.experiments.inputs import Data, first
 from proxmatch.experiments.origins import REFERENCE, Origin, origin
 from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
 from proxmatch.methods import BASELINE, METHODS, PROPOSED, Method
+from proxmatch.records import Label
 
 #: Iterations that are kept as pictures.
 FRAMES = (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 35, 40)

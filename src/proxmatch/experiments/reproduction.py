@@ -84,7 +84,7 @@ def reproduce(
         engine: ``local`` or ``ray``.
         address: of a Ray cluster.
         workers: processes; one a GPU where the scale runs on GPUs, else one a core, unless given.
-        resume: go on with what is in ``out``; without it, a folder that holds a run is refused.
+        resume: continue with what is in ``out``; without it, a folder that holds a run is refused.
         seed: in place of that of the scale.
         max_steps: of any training and adaptation: to try a large scale on a small machine.
         max_images: to test on in any row, for the same purpose.
@@ -92,8 +92,8 @@ def reproduce(
         cells: folder of the cells, ``out/work`` unless given. Experiments that differ in a few
             settings share what they have in common when they share it.
         parquet: write the tidy tables as Parquet too (needs pyarrow).
-        on_plan: told how many cells there are, and how many of them are missing.
-        on_cell: told each cell that was computed, how many there are now, and of how many.
+        on_plan: called with how many cells there are, and how many of them are missing.
+        on_cell: called with each cell that was computed, how many there are now, and of how many.
 
     Raises:
         InputError: arguments that do not fit, or a folder that holds another run.
@@ -202,10 +202,10 @@ def _check(
         raise InputError(f"no engine {engine!r}; there are {', '.join(get_args(EngineName))}")
     if engine == "ray" and find_spec("ray") is None:
         raise InputError(
-            "the engine ray is not installed: pip install 'proxmatch[ray]', or take engine local"
+            "the engine ray is not installed: pip install 'proxmatch[ray]', or use engine local"
         )
     if address is not None and engine != "ray":
-        raise InputError("an address is that of a Ray cluster: take engine ray with it")
+        raise InputError("an address is for a Ray cluster: use engine ray with it")
     if address is not None:
         engines.check_address(address)
     if workers is not None and workers < 1:
@@ -218,7 +218,7 @@ def _check_folder(out: Path, resume: bool) -> None:
     if not out.exists():
         return
     if not out.is_dir():
-        raise InputError(f"{out} is a file: give a folder for what comes out")
+        raise InputError(f"{out} is a file: give a folder for the results")
     if (out / RUN).is_file():
         if not resume:
             raise InputError(f"{out} holds a run already: resume it, or give another folder")

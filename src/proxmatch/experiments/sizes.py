@@ -12,13 +12,13 @@ from typing import Any
 
 from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
 
+Sets = dict[int, int]
+
 
 def quick() -> Scale:
     """About ten minutes on two cores: whether everything works, not what is true."""
-    lpn: dict[str, Any] = {"test_images": 20, "chosen_images": 20}
-    gs: dict[str, Any] = {"test_images": 12, "chosen_images": 12}
-    main: dict[str, Any] = {"gap_images": 20, "lipschitz_images": 4, "curves": True}
-    few: dict[str, Any] = {"gap_images": 4, "lipschitz_images": 2, "curves": True}
+    lpn = _images(20, 20)
+    main, few = _images(20, 20, 20, 4), _images(12, 12, 4, 2)
     once = {1: 1, 5: 1}
     return Scale(
         name="quick",
@@ -32,15 +32,10 @@ def quick() -> Scale:
                 training={"extreme": 600, "reference": 1200},
                 tuning_images=4,
                 rows=(
-                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
-                    ScaleRow(
-                        method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main
-                    ),
-                    ScaleRow(method="mse", sets=once, pictures=(1, 5), **lpn, **main),
-                    ScaleRow(method="pm", sets=once, pictures=(1, 5), **lpn, **main),
-                    ScaleRow(method="scaled-mse", sets={5: 1}, **lpn),
-                    ScaleRow(method="aligned", sets={1: 1}, pictures=(1,), **lpn),
-                    ScaleRow(method="auto", sets={1: 1}, pictures=(1,), **lpn),
+                    *_ends(main),
+                    *_rows("mse pm", once, main, pictures=(1, 5), curves=True),
+                    *_rows("scaled-mse", {5: 1}, lpn),
+                    *_rows("aligned auto", {1: 1}, lpn, pictures=(1,)),
                 ),
             ),
             "gs": FamilyScale(
@@ -50,12 +45,8 @@ def quick() -> Scale:
                 strengths=(1.0, 0.5, 0.2, 0.1),
                 batch=12,
                 rows=(
-                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **gs, **few),
-                    ScaleRow(
-                        method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **few
-                    ),
-                    ScaleRow(method="mse", sets={1: 1}, pictures=(1,), **gs, **few),
-                    ScaleRow(method="adapm", sets={1: 1}, pictures=(1,), **gs, **few),
+                    *_ends(few),
+                    *_rows("mse adapm", {1: 1}, few, pictures=(1,), curves=True),
                 ),
             ),
         },
@@ -66,26 +57,12 @@ def quick() -> Scale:
 
 def cpu() -> Scale:
     """The paper's experiment at half its resolution, in about two hours on two cores."""
-    lpn: dict[str, Any] = {"test_images": 100, "chosen_images": 100}
-    main: dict[str, Any] = {"gap_images": 100, "lipschitz_images": 8, "curves": True}
-    ours: dict[str, Any] = {"gap_images": 25, "lipschitz_images": 4}
-    control: dict[str, Any] = {
-        "test_images": 50,
-        "chosen_images": 25,
-        "gap_images": 10,
-        "lipschitz_images": 2,
-    }
-    sets = {1: 6, 5: 4, 25: 3, 50: 3}
-    three = {1: 3, 5: 3, 25: 3, 50: 3}
-    few = {1: 2, 5: 2}
-    gs: dict[str, Any] = {"test_images": 24, "chosen_images": 12}
-    gs_main: dict[str, Any] = {"gap_images": 8, "lipschitz_images": 2, "curves": True}
-    gs_control: dict[str, Any] = {
-        "test_images": 12,
-        "chosen_images": 12,
-        "gap_images": 4,
-        "lipschitz_images": 2,
-    }
+    main, ours, control = (
+        _images(100, 100, 100, 8), _images(100, 100, 25, 4), _images(50, 25, 10, 2)
+    )  # fmt: skip
+    gs_main, gs_control = _images(24, 12, 8, 2), _images(12, 12, 4, 2)
+    sets, three, few = {1: 6, 5: 4, 25: 3, 50: 3}, {1: 3, 5: 3, 25: 3, 50: 3}, {1: 2, 5: 2}
+    some, every = (1, 5, 50), (1, 5, 25, 50)  # shown as pictures
     return Scale(
         name="cpu",
         size=64,
@@ -98,28 +75,14 @@ def cpu() -> Scale:
                 training={"extreme": None, "mild": 800, "reference": None},
                 tuning_images=4,
                 rows=(
-                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **lpn, **main),
-                    ScaleRow(
-                        method="reference", source="", sets={0: 1}, pictures=(0,), **lpn, **main
-                    ),
-                    ScaleRow(method="mse", sets=sets, pictures=(1, 5, 50), **lpn, **main),
-                    ScaleRow(method="pm", sets=sets, pictures=(1, 5, 25, 50), **lpn, **main),
-                    ScaleRow(method="aligned", sets={1: 3, 5: 3}, pictures=(1,), **lpn, **ours),
-                    ScaleRow(method="auto", sets={1: 3, 5: 2, 25: 1}, pictures=(1,), **lpn, **ours),
-                    *(
-                        ScaleRow(method=name, sets=few, **control)
-                        for name in (
-                            "scaled-mse",
-                            "l1",
-                            "mse-clip",
-                            "pm-clip",
-                            "mse-best",
-                            "pm-best",
-                        )
-                    ),
-                    ScaleRow(method="source", source="mild", sets={0: 1}, **control),
-                    ScaleRow(method="mse", source="mild", sets=few, **control),
-                    ScaleRow(method="pm", source="mild", sets=few, **control),
+                    *_ends(main),
+                    *_rows("mse", sets, main, pictures=some, curves=True),
+                    *_rows("pm", sets, main, pictures=every, curves=True),
+                    *_rows("aligned", {1: 3, 5: 3}, ours, pictures=(1,)),
+                    *_rows("auto", {1: 3, 5: 2, 25: 1}, ours, pictures=(1,)),
+                    *_rows("scaled-mse l1 mse-clip pm-clip mse-best pm-best", few, control),
+                    *_rows("source", {0: 1}, control, source="mild"),
+                    *_rows("mse pm", few, control, source="mild"),
                 ),
             ),
             "gs": FamilyScale(
@@ -129,19 +92,12 @@ def cpu() -> Scale:
                 strengths=(1.0, 0.5, 0.2, 0.1),
                 batch=12,
                 rows=(
-                    ScaleRow(method="source", sets={0: 1}, pictures=(0,), **gs, **gs_main),
-                    ScaleRow(
-                        method="reference", source="", sets={0: 1}, pictures=(0,), **gs, **gs_main
-                    ),
-                    ScaleRow(method="mse", sets=three, pictures=(1, 5, 50), **gs, **gs_main),
-                    ScaleRow(method="adapm", sets=three, pictures=(1, 5, 25, 50), **gs, **gs_main),
-                    ScaleRow(method="mse-penalty", sets={1: 2, 5: 1}, **gs_control),
-                    ScaleRow(method="pm", sets={1: 2, 5: 1}, **gs_control),
-                    ScaleRow(method="mse-unclipped", sets={1: 2}, **gs_control),
-                    ScaleRow(method="mse-best", sets={1: 2}, **gs_control),
-                    ScaleRow(method="adapm-best", sets={1: 2}, **gs_control),
-                    ScaleRow(method="aligned", sets={1: 3}, pictures=(1,), **gs_control),
-                    ScaleRow(method="auto", sets={1: 3}, pictures=(1,), **gs_control),
+                    *_ends(gs_main),
+                    *_rows("mse", three, gs_main, pictures=some, curves=True),
+                    *_rows("adapm", three, gs_main, pictures=every, curves=True),
+                    *_rows("mse-penalty pm", {1: 2, 5: 1}, gs_control),
+                    *_rows("mse-unclipped mse-best adapm-best", {1: 2}, gs_control),
+                    *_rows("aligned auto", {1: 3}, gs_control, pictures=(1,)),
                 ),
             ),
         },
@@ -152,21 +108,9 @@ def cpu() -> Scale:
 
 def paper() -> Scale:
     """The paper's experiment in full, 128 x 128, for a GPU."""
-    full: dict[str, Any] = {
-        "test_images": 100,
-        "chosen_images": 100,
-        "gap_images": 100,
-        "lipschitz_images": 100,
-    }
+    full = _images(100, 100, 100, 100)
     sets = {1: 10, 5: 5, 25: 5, 50: 5}
     show: dict[str, Any] = {"pictures": (1, 5, 25, 50), "curves": True}
-    ends = (
-        ScaleRow(method="source", sets={0: 1}, pictures=(0,), curves=True, **full),
-        ScaleRow(method="reference", source="", sets={0: 1}, pictures=(0,), curves=True, **full),
-    )
-    lpn = ("l1", "scaled-mse", "mse-clip", "pm-clip", "mse-best", "pm-best")
-    gs = ("pm", "mse-penalty", "mse-unclipped", "mse-best", "adapm-best")
-    ours = tuple(ScaleRow(method=name, sets=sets, **full) for name in ("aligned", "auto"))
     return Scale(
         name="paper",
         size=128,
@@ -179,14 +123,12 @@ def paper() -> Scale:
                 training={"extreme": None, "mild": 4000, "reference": None},
                 tuning_images=8,
                 rows=(
-                    *ends,
-                    ScaleRow(method="mse", sets=sets, **show, **full),
-                    ScaleRow(method="pm", sets=sets, **show, **full),
-                    *(ScaleRow(method=name, sets=sets, **full) for name in lpn),
-                    *ours,
-                    ScaleRow(method="source", source="mild", sets={0: 1}, **full),
-                    ScaleRow(method="mse", source="mild", sets=sets, **full),
-                    ScaleRow(method="pm", source="mild", sets=sets, **full),
+                    *_ends(full),
+                    *_rows("mse pm", sets, full, **show),
+                    *_rows("l1 scaled-mse mse-clip pm-clip mse-best pm-best", sets, full),
+                    *_rows("aligned auto", sets, full),
+                    *_rows("source", {0: 1}, full, source="mild"),
+                    *_rows("mse pm", sets, full, source="mild"),
                 ),
             ),
             "gs": FamilyScale(
@@ -194,11 +136,10 @@ def paper() -> Scale:
                 training={"extreme": None, "reference": None},
                 tuning_images=8,
                 rows=(
-                    *ends,
-                    ScaleRow(method="mse", sets=sets, **show, **full),
-                    ScaleRow(method="adapm", sets=sets, **show, **full),
-                    *(ScaleRow(method=name, sets=sets, **full) for name in gs),
-                    *ours,
+                    *_ends(full),
+                    *_rows("mse adapm", sets, full, **show),
+                    *_rows("pm mse-penalty mse-unclipped mse-best adapm-best", sets, full),
+                    *_rows("aligned auto", sets, full),
                 ),
             ),
         },
@@ -213,11 +154,35 @@ def paper() -> Scale:
 SCALES = {"quick": quick, "cpu": cpu, "paper": paper}
 
 
-def _baselines(images: int, fitted: dict[int, int], tuned: dict[int, int]) -> tuple[ScaleRow, ...]:
+def _images(test: int, chosen: int, gap: int = 0, lipschitz: int = 0) -> dict[str, int]:
+    """Of how many images each figure is."""
+    return {
+        "test_images": test,
+        "chosen_images": chosen,
+        "gap_images": gap,
+        "lipschitz_images": lipschitz,
+    }
+
+
+def _rows(methods: str, sets: Sets, images: dict[str, int], **more: Any) -> list[ScaleRow]:
+    """One row per method."""
+    return [ScaleRow(method=name, sets=sets, **images, **more) for name in methods.split()]
+
+
+def _ends(images: dict[str, int]) -> list[ScaleRow]:
+    """The denoiser that is adapted, and what it should become."""
+    shown: dict[str, Any] = {"pictures": (0,), "curves": True}
+    return [
+        *_rows("source", {0: 1}, images, **shown),
+        *_rows("reference", {0: 1}, images, source="", **shown),
+    ]
+
+
+def _baselines(images: int, fitted: Sets, tuned: Sets) -> tuple[ScaleRow, ...]:
     """The Wiener filter is fitted on the images; the other two have one number to choose."""
-    common: dict[str, Any] = {"source": "", "test_images": images, "chosen_images": images}
+    common = _images(images, images)
     return (
-        ScaleRow(method="none", sets=tuned, pictures=(1,), **common),
-        ScaleRow(method="wiener", sets=fitted, pictures=(1,), **common),
-        ScaleRow(method="tv", sets=tuned, **common),
+        *_rows("none", tuned, common, source="", pictures=(1,)),
+        *_rows("wiener", fitted, common, source="", pictures=(1,)),
+        *_rows("tv", tuned, common, source=""),
     )

@@ -10,9 +10,9 @@ import numpy as np
 
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.claims import Claim, Driver
-from proxmatch.experiments.findings import Arm
 from proxmatch.experiments.paper import reported
 from proxmatch.methods import FAMILIES, PROPOSED, title
+from proxmatch.records import CLAIMS, Setting
 
 #: "Far below" the reference, in dB: half of the power of the signal over that of the error.
 FAR = 3.0
@@ -28,7 +28,7 @@ def paper_claims(
     for family in families:
         for source in ("extreme", "mild") if family == "lpn" else ("extreme",):
             for problem in problems:
-                at = Arm(family, source, "", 0, problem)
+                at = Setting(family, source, "", 0, problem)
                 found += _of_source(at)
                 for n in budgets:
                     found += _of_budget(replace(at, n=n))
@@ -36,7 +36,7 @@ def paper_claims(
     return found
 
 
-def _of_source(at: Arm) -> Iterator[Claim]:
+def _of_source(at: Setting) -> Iterator[Claim]:
     reference = replace(at, method="reference", source="")
     source = replace(at, method="source")
     yield Claim(
@@ -57,7 +57,7 @@ def _of_source(at: Arm) -> Iterator[Claim]:
     )
 
 
-def _of_budget(at: Arm) -> Iterator[Claim]:
+def _of_budget(at: Setting) -> Iterator[Claim]:
     proposed, mse = replace(at, method=PROPOSED[at.family]), replace(at, method="mse")
     source = replace(at, method="source", n=0)
     names = _who(at, proposed.method), _who(at, "mse")
@@ -128,11 +128,11 @@ def _of_budget(at: Arm) -> Iterator[Claim]:
         )
 
 
-def _over_budgets(at: Arm, budgets: Sequence[int]) -> Iterator[Claim]:
+def _over_budgets(at: Setting, budgets: Sequence[int]) -> Iterator[Claim]:
     proposed = PROPOSED[at.family]
     names = _who(at, proposed), _who(at, "mse")
 
-    def pair(n: int) -> tuple[Arm, Arm]:
+    def pair(n: int) -> tuple[Setting, Setting]:
         return replace(at, method=proposed, n=n), replace(at, method="mse", n=n)
 
     if {1, 5, 25, 50} <= set(budgets):
@@ -171,8 +171,8 @@ def _over_budgets(at: Arm, budgets: Sequence[int]) -> Iterator[Claim]:
     )
 
 
-def _controls(at: Arm) -> Iterator[Driver]:
-    def arms(first: str, second: str, **changes: Any) -> tuple[Arm, Arm]:
+def _controls(at: Setting) -> Iterator[Driver]:
+    def arms(first: str, second: str, **changes: Any) -> tuple[Setting, Setting]:
         return replace(at, method=first, **changes), replace(at, method=second, **changes)
 
     if at.family == "lpn":
@@ -252,17 +252,18 @@ def _rank_correlation(means: Sequence[Array]) -> Array:
     return found
 
 
-def _id(name: str, at: Arm) -> str:
-    parts = [name, at.family, at.source, at.problem]
+def _id(kind: str, at: Setting) -> str:
+    assert kind in CLAIMS  # noqa: S101
+    parts = [kind, at.family, at.source, at.problem]
     return "/".join([*parts, f"n{at.n}"] if at.n else parts)
 
 
-def _who(at: Arm, method: str) -> str:
+def _who(at: Setting, method: str) -> str:
     note = f" ({at.source} source)" if at.source != "extreme" and method != "reference" else ""
     return title(method, at.family) + note
 
 
-def _reported(at: Arm, first: str, second: str, value: str = "psnr") -> str:
+def _reported(at: Setting, first: str, second: str, value: str = "psnr") -> str:
     lines = []
     for method in (first, second):
         n = 0 if method in ("source", "reference") else at.n

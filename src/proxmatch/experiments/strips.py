@@ -1,4 +1,4 @@
-"""Iterates as small pictures: one strip an image, z_k above x_k, one column a frame."""
+"""Iterates as small pictures: one strip per image, z_k above x_k, one column per frame."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxmatch.experiments.collect import Line, ReconstructionScores, csv_text
+from proxmatch.experiments.collect import Line, ReconstructionScores, csv_text, markdown
 from proxmatch.experiments.paper import reported
 from proxmatch.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
+from proxmatch.records import Setting
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -69,12 +70,12 @@ class Table:
 
     def markdown(self) -> str:
         """For a page or a README."""
-        lines = [f"**{self.title}**", "", _pipes(self.columns)]
-        lines.append(_pipes(["---"] * self.texts + ["---:"] * (len(self.columns) - self.texts)))
-        for heading, rows in self.groups:
-            lines.append(_pipes([f"*{heading}*"] + [""] * (len(self.columns) - 1)))
-            lines += [_pipes(["-" if e is None else str(e) for e in row]) for row in rows]
-        return "\n".join([*lines, "", self.note, ""])
+        rows: list[list[str]] = []
+        for heading, lines in self.groups:
+            rows.append([f"*{heading}*"] + [""] * (len(self.columns) - 1))
+            rows += [["-" if e is None else str(e) for e in line] for line in lines]
+        table = markdown(self.columns, rows, len(self.columns) - self.texts)
+        return f"**{self.title}**\n\n{table}\n\n{self.note}\n"
 
     def latex(self) -> str:
         """For a paper, with the packages booktabs and siunitx (version 3)."""
@@ -293,15 +294,8 @@ def _cells(
     relaxation: str,
     source: str,
 ) -> list[ReconstructionScores]:
-    wanted = (family, method, n, problem, relaxation)
-    own = {"", source}
-    return [
-        r
-        for r in found
-        if (r.label.family, r.label.method, r.label.n, r.label.problem, r.label.relaxation)
-        == wanted
-        and r.label.source in own
-    ]
+    wanted = {Setting(family, own, method, n, problem, relaxation) for own in ("", source)}
+    return [r for r in found if r.label.setting in wanted]
 
 
 def _value(cells: Sequence[ReconstructionScores], name: str, scale: float, digits: int) -> Entry:
@@ -336,10 +330,6 @@ def _how_many(found: Iterable[ReconstructionScores], problem: str) -> str:
             counts.setdefault(label.family, set()).add(len(r.ids))
     parts = [f"{FAMILIES[f]} {max(c)}" for f, c in counts.items()]
     return f"Test images: {', '.join(parts)}; L: the largest over images and iterations."
-
-
-def _pipes(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _format(entries: Sequence[Entry], column: str) -> str:

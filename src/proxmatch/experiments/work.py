@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from proxmatch.baselines import Identity, no_denoiser, total_variation, wiener_filter
+from proxmatch.baselines import BASELINES, Identity
 from proxmatch.data import ImageDomain
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
 from proxmatch.experiments import strips
@@ -207,10 +207,7 @@ def _deployed(
         denoiser = restored(needs["model"], shop.device)
         return denoiser, denoiser.t if isinstance(denoiser, Relaxed) else 1.0, None, None
     if "baseline" in s:
-        fit: Any = {"none": no_denoiser, "wiener": wiener_filter, "tv": total_variation}[
-            s["baseline"]
-        ]
-        found = fit(images, problem, seed=s["seed"])
+        found = BASELINES[s["baseline"]](images, problem, seed=s["seed"])
         if s["baseline"] == "none":
             stop = max(1, found.chosen.iteration)
             return found.denoiser, None, stop, {"iteration": stop}

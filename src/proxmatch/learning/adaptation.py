@@ -76,17 +76,26 @@ def adapt(
         search: how much ``auto`` tries; everything unless given.
         budget: of ``auto``: seconds that it may take.
         seed: of everything that is drawn, unless ``settings`` say it.
-        folder: of a fine-tuning: for the state and the log, so that an interrupted one can go on;
-            by default nothing is kept.
+        folder: of a fine-tuning: for the state and the log, so that it can be resumed after an
+            interruption; by default nothing is kept.
         fabric: where and in what precision a fine-tuning runs.
-        on_step: told the step of a fine-tuning and its loss.
-        on_candidate: told what ``auto`` is about to try.
+        on_step: called with the step of a fine-tuning and its loss.
+        on_candidate: called with the name of what ``auto`` tries next.
 
     Raises:
         InputError: something that does not fit.
 
     Warns:
         AdaptationWarning: it made things worse, or nothing better was found.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch import gaussian_deblurring, load
+        >>> images = torch.rand(1, 3, 64, 64)
+        >>> result = adapt(load("lpn-faces"), images, gaussian_deblurring(64, iterations=2),
+        ...                method="mse", steps=1, select="last", held_out=False)
+        >>> result.step, result.evidence is None
+        (1, True)
     """
     if measurements is not None:
         if (
@@ -136,7 +145,16 @@ def carry_out(
     on_step: Callable[[int, float], None] = lambda step, loss: None,
     on_candidate: Callable[[str], None] = lambda name: None,
 ) -> AdaptationResult:
-    """Do what was planned; the arguments are those of :func:`adapt`."""
+    """Do what was planned; the arguments are those of :func:`adapt`.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch import load
+        >>> plan = plan_adaptation(load("lpn-faces"), torch.rand(1, 3, 64, 64), method="align",
+        ...                        held_out=False)
+        >>> type(carry_out(plan).denoiser).__name__
+        'Aligned'
+    """
     if plan.settings is not None:
         return fine_tune(
             plan.source,

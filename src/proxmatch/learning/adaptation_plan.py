@@ -88,6 +88,13 @@ def plan_adaptation(
 
     Raises:
         InputError: something that does not fit.
+
+    Example:
+        >>> from proxmatch.denoisers import load
+        >>> images = [torch.rand(3, 64, 64) for _ in range(5)]
+        >>> plan = plan_adaptation(load("lpn-faces"), images, method="mse")
+        >>> plan.size, plan.draws, len(plan.problems)
+        (64, 4, 2)
     """
     way = method if isinstance(method, Method) else chosen(method)
     if select not in get_args(Select):

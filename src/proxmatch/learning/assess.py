@@ -86,6 +86,14 @@ def assess(
         iterations: of the estimate of L.
         spectrum: estimate L, for which the denoiser must have a Jacobian.
         seed: of the noise.
+
+    Example:
+        >>> from proxmatch.baselines import Identity
+        >>> from proxmatch.problems import denoising
+        >>> images = torch.rand(2, 1, 8, 8)
+        >>> found = assess(Identity(1), images, [denoising(8, channels=1, iterations=2)])
+        >>> list(found.reconstruction), found.denoising[0.05].shape
+        (['denoising'], torch.Size([2]))
     """
     place = next(iter(denoiser.parameters()), images) if isinstance(denoiser, Module) else images
     images = images.to(place)

@@ -21,6 +21,12 @@ def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) 
 
     Returns:
         Images in [0, 1], the same shape.
+
+    Example:
+        >>> images = torch.rand(4, 3, 16, 16)
+        >>> changed = augment(images, Augmentation(), torch.Generator().manual_seed(0))
+        >>> changed.shape, bool((changed - images).abs().max() > 0.1)
+        (torch.Size([4, 3, 16, 16]), True)
     """
     b = len(images)
 

@@ -21,7 +21,7 @@ were lost so on photographs). The candidate of highest mean score wins, among th
 on any problem against the denoiser as it is. A trained one must win by :data:`MARGIN`.
 
 With a budget, no candidate is begun that would not end in time, a fine-tuning is as long as the
-time allows, and what was not tried is told.
+time allows, and what was not tried is reported.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def auto(
         budget: seconds that it may take; the cheap candidates come first. What is chosen then
             depends on the speed of the machine.
         seed: of everything that is drawn.
-        on_candidate: told the name of the candidate that is begun.
+        on_candidate: called with the name of the candidate that comes next.
     """
     split = hold_out(images, size)
     trials = explore(
@@ -185,7 +185,7 @@ def explore(
     seed: int = 0,
     on_candidate: Callable[[str], None] = lambda name: None,
 ) -> Trials:
-    """Make and score all candidates; what is not told here is as in :func:`auto`.
+    """Make and score all candidates; the rest is as in :func:`auto`.
 
     Args:
         sources: the denoisers to start from.
@@ -196,7 +196,7 @@ def explore(
         search: how much is tried.
         budget: seconds that it may take.
         seed: of everything that is drawn.
-        on_candidate: told the name of the candidate that is begun.
+        on_candidate: called with the name of the candidate that comes next.
     """
     search = search or Search()
     place = next(next(iter(sources.values())).parameters())
@@ -317,7 +317,7 @@ class Tried:
     """A candidate.
 
     Attributes:
-        candidate: what is told about it.
+        candidate: what is reported about it.
         denoiser: it.
         seen: its figures on what was held out, paler copies at the end.
         fit: PSNR on the images that its strength was chosen on, in dB.
@@ -346,7 +346,7 @@ class Trials:
         problems: that decide.
         seed: of everything that is drawn.
         budget: seconds, or None.
-        on_candidate: told the name of the candidate that is begun.
+        on_candidate: called with the name of the candidate that comes next.
     """
 
     def __init__(
@@ -436,7 +436,7 @@ class Trials:
         return max(sound, key=lambda tried: tried.candidate.score - margin * tried.trained)
 
     def table(self, winner: Tried) -> tuple[Candidate, ...]:
-        """What is told of all candidates."""
+        """What is reported of all candidates."""
         return tuple(replace(tried.candidate, chosen=tried is winner) for tried in self.tried)
 
     def evidence(self, winner: Tried) -> Evidence:

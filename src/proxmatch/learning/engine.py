@@ -110,11 +110,19 @@ def run(
         check: looks at the model before the first step, every ``settings.check_every`` steps and at
             the end.
         about: what else decides the run, JSON values; a run continues with the same and no other.
-        on_step: told the step and its loss, for a progress bar.
+        on_step: called with the step and its loss, for a progress bar.
 
     Raises:
         CheckpointError: the folder holds a run with other settings, or cannot be written.
         InputError: a penalty for a denoiser that has none.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.learning.sources import pairs
+        >>> denoiser = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), channels=1))
+        >>> source = pairs([torch.zeros(1, 8, 8), torch.ones(1, 8, 8)], 8, draws=1)
+        >>> run(denoiser, source, TrainingSettings(steps=2, batch=2), "run").steps
+        2
     """
     if fabric is None:
         fabric = _one_process()
@@ -411,7 +419,7 @@ def objective(
         excess = contractivity_penalty(denoiser, batch.noisy, v, penalty.limit, batch.level)
         loss = loss + scale * penalty.weight * excess.mean()
         largest = _gathered(fabric, excess.detach()).max().sqrt()
-        facts["contractivity"] = penalty.limit + largest  # what is not above is not told
+        facts["contractivity"] = penalty.limit + largest  # only what is above is known
     return loss, facts
 
 

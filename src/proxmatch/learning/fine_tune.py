@@ -74,10 +74,21 @@ def fine_tune(
         held_out: keep a part of the images to measure on.
         folder: for the state and the log.
         fabric: where and in what precision.
-        on_step: told the step and its loss.
+        on_step: called with the step and its loss.
+
+    Example:
+        >>> import torch
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.problems import denoising
+        >>> source = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), channels=1))
+        >>> images = [torch.full((1, 8, 8), 0.2 * k) for k in range(5)]
+        >>> found = fine_tune(source, images, TrainingSettings(steps=2), size=8, select="last",
+        ...                   problems=[denoising(8, channels=1, iterations=2)])
+        >>> found.step, str(found.status)
+        (2, 'completed')
     """
     if select == "best" and not held_out:
-        raise InputError("select='best' needs held-out images; take select='last'")
+        raise InputError("select='best' needs held-out images; use select='last'")
     split = hold_out(images, size) if held_out else None
     training = images if split is None else split.training
     adapted = copy.deepcopy(denoiser)
@@ -141,7 +152,7 @@ def fine_tune(
     if saturated is not None and saturated > 0.5:
         warnings.warn(
             f"proximal matching had no gradient left at {100 * saturated:.0f} % of the steps: "
-            "gamma is far below the error; take a larger one, or the schedule FromData",
+            "gamma is far below the error; use a larger one, or the schedule FromData",
             AdaptationWarning,
             stacklevel=3,
         )
@@ -160,6 +171,12 @@ def adaptation_settings(
         method: see :func:`proxmatch.learning.adapt`.
         inputs: how many different inputs there are, N M.
         changes: of single settings.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> settings = adaptation_settings(LPN(LPNConfig.compact()), "pm", 20)
+        >>> settings.loss, settings.steps
+        ('pm', 1000)
     """
     way = method if isinstance(method, Method) else chosen(method)
     if way.role != "adapted":
@@ -216,6 +233,11 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
         denoiser: decides rate, batch and number of steps.
         number: of images.
         changes: of single settings.
+
+    Example:
+        >>> from proxmatch import load
+        >>> gentle_settings(load("gs-faces"), 1).steps, gentle_settings(load("gs-faces"), 5).steps
+        (300, 600)
     """
     network = core(denoiser)
     recipe = network.recipe

@@ -1,6 +1,6 @@
 r"""Muon: momentum steps whose singular values are all made one, for the weights inside a network.
 
-A convolution from hidden to hidden channels is a matrix, one row an output channel. Its momentum
+A convolution from hidden to hidden channels is a matrix, one row per output channel. Its momentum
 M = U S V^T is replaced by about U V^T, by five Newton-Schulz iterations (Jordan et al., 2024):
 every direction of the matrix moves alike, however small its gradient. On gradient-step denoisers
 this reaches in three minutes what Adam reaches in ten.

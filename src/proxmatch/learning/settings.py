@@ -186,7 +186,7 @@ class TrainingSettings(_Settings):
         if refresh and self.checkpoint_every % refresh:
             raise ValueError(
                 f"checkpoint_every: must be a multiple of trajectory.refresh ({refresh}), so that "
-                "a run that goes on finds its query points again"
+                "a resumed run finds its query points again"
             )
         return self
 

@@ -47,6 +47,13 @@ def stream(draw: Draw) -> Source:
 
     Args:
         draw: ``(count, generator) -> (count, C, H, W)``, a pure function of these.
+
+    Example:
+        >>> def draw(count: int, generator: torch.Generator) -> Tensor:
+        ...     return torch.rand(count, 1, 8, 8, generator=generator)
+        >>> batch = stream(draw)(0, TrainingSettings(batch=4))
+        >>> batch.clean.shape
+        torch.Size([4, 1, 8, 8])
     """
 
     def source(step: int, settings: TrainingSettings) -> Batch:
@@ -58,7 +65,14 @@ def stream(draw: Draw) -> Source:
 
 
 def windows(draw: Draw, size: int) -> Draw:
-    """Square windows of side ``size``, anywhere in the images that are drawn."""
+    """Square windows of side ``size``, anywhere in the images that are drawn.
+
+    Example:
+        >>> def draw(count: int, generator: torch.Generator) -> Tensor:
+        ...     return torch.rand(count, 1, 16, 16, generator=generator)
+        >>> windows(draw, 8)(4, torch.Generator()).shape
+        torch.Size([4, 1, 8, 8])
+    """
 
     def smaller(count: int, generator: torch.Generator) -> Tensor:
         images = draw(count, generator)
@@ -78,6 +92,12 @@ def pairs(images: Sequence[Tensor], size: int, draws: int | None) -> Source:
         images: ``(C, H, W)`` each, of any sizes from ``size`` on.
         size: side of the windows.
         draws: M.
+
+    Example:
+        >>> source = pairs([torch.zeros(1, 8, 8), torch.ones(1, 8, 8)], 8, draws=1)
+        >>> batch = source(0, TrainingSettings(batch=2))
+        >>> sorted(float(image.mean()) for image in batch.clean)
+        [0.0, 1.0]
     """
     if not images:
         raise InputError("there are no images to adapt to")

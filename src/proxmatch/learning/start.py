@@ -1,6 +1,6 @@
 """Which denoisers to start from: those that are named, or all that come with proxmatch.
 
-Which of several is nearest to some images is told by how well each removes noise from them.
+The nearest of several denoisers is the one that removes noise from the images best.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def write(state: State, folder: Path, beside: dict[str, bytes]) -> None:
         write_together(folder, {**beside, FILE: content})
     except OSError as error:
         raise CheckpointError(
-            f"cannot write {folder / FILE}: {error}; the run can go on from the checkpoint before"
+            f"cannot write {folder / FILE}: {error}; the run can be resumed from the previous "
+            "checkpoint"
         ) from error
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 COLOR_SAMPLE = 512
-#: Steps, crops and level of a short training that goes on from a denoiser.
+#: Steps, crops and level of a short training that starts from a denoiser.
 SHORT, CROP, SIGMA = 1000, 64, 0.05
 
 
@@ -61,7 +61,7 @@ def train(
     """Train a denoiser, or continue a training that was interrupted.
 
     Args:
-        preset: one of ``PRESETS``, or your own; or a denoiser to go on from, such as
+        preset: one of ``PRESETS``, or your own; or a denoiser to start from, such as
             ``GradientStep.of(network)``, which is copied and trained at its levels
             (:func:`continued`).
         domain: images to train on, at least as large as the preset's crops.
@@ -72,7 +72,17 @@ def train(
         validation: images for the card, ``(B, C, H, W)``, as large as those of the deployment.
         problems: for the card; deblurring and super-resolution by default.
         fabric: where and in what precision.
-        on_step: told the step and its loss.
+        on_step: called with the step and its loss.
+
+    Example:
+        >>> from PIL import Image
+        >>> from proxmatch.denoisers import LPNConfig
+        >>> Image.new("RGB", (16, 16)).save("black.png")
+        >>> layout = LPNConfig(size=16, hidden=4, features=3, strides=(2,), sigma=0.1)
+        >>> preset = Preset(model=layout, size=16, settings=TrainingSettings(steps=2, noise=0.1))
+        >>> result = train(preset, ImageDomain(".", 16), "run")
+        >>> result.run.steps
+        2
     """
     own = preset if isinstance(preset, ProximalDenoiser) else None
     preset = (
@@ -139,7 +149,7 @@ def continued(denoiser: ProximalDenoiser, size: int) -> Preset:
     """How a denoiser at hand is trained on: its layout, and a short training at its levels.
 
     Args:
-        denoiser: to go on from.
+        denoiser: to start from.
         size: side of the images there are; crops are 64 x 64 if these are larger.
 
     Raises:

@@ -57,7 +57,12 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of HTML; texts are escaped."""
+    """A table of HTML; texts are escaped.
+
+    Example:
+        >>> html_table(["PSNR"], [["30.1"]])
+        '<table><thead><tr><th>PSNR</th></tr></thead><tbody><tr><td>30.1</td></tr></tbody></table>'
+    """
     first = "".join(f"<th>{escape(name)}</th>" for name in head)
     lines = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows

@@ -94,7 +94,7 @@ def reconstruct(
             been given neither this nor a strength gets the one of :func:`at_strength`.
         tile: side of the tiles of the denoiser, in pixels.
         batch: images of one size handled together; as many as have 512 x 512 pixels by default.
-        on_step: told after each step how many images made it, for a progress bar.
+        on_step: called with after each step how many images made it, for a progress bar.
         on_divergence: ``warn`` of images that diverged or are suspicious, or ``ignore`` where the
             status is looked at.
 

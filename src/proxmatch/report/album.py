@@ -16,9 +16,9 @@ from pathlib import Path
 from PIL import Image
 
 from proxmatch.errors import DataError
+from proxmatch.records import Figure, Pictures, Strip
 from proxmatch.report.folder import inside
 from proxmatch.report.method_styles import styles
-from proxmatch.report.schema import Figure, Pictures, Strip
 
 QUALITIES = (92, 80)
 FIGURES = 5_000_000  # bytes of all figures together before they are compressed

@@ -9,25 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from proxmatch.records import CLAIMS, VERDICTS, ClaimRecord, DriverRecord, Verdict
 from proxmatch.report import wording
-from proxmatch.report.schema import ClaimRecord, DriverRecord, Verdict
 from proxmatch.report.summary import Denoiser
-
-TITLES = {
-    "source-far-below-reference": "The source denoiser ends far below the reference",
-    "proposed-beats-mse-psnr": "Proximal matching reaches a higher PSNR than MSE",
-    "proposed-beats-mse-ssim": "Proximal matching reaches a higher SSIM than MSE",
-    "proposed-beats-mse-gap": "Proximal matching comes closer to the reference than MSE",
-    "proposed-above-mse-at-all-iterations": "Proximal matching is above MSE at every iteration",
-    "mse-below-source": "MSE with so few images ends below the source it started from",
-    "proposed-above-source": "Proximal matching with one image ends above the source",
-    "proposed-smaller-lipschitz": "Proximal matching keeps L smaller than MSE does",
-    "gain-above-ten": "The gain over MSE exceeds 10 dB in severe settings",
-    "gain-largest-with-few": "The gain over MSE is largest with few images",
-    "largest-step": "Where more images help most",
-    "lower-gap-higher-psnr": "Lower mismatch goes with higher PSNR",
-}
-VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided")
 
 
 @dataclass(frozen=True)
@@ -113,7 +97,7 @@ def _group(kind: str, members: list[ClaimRecord]) -> Group:
     scale = (low - margin, high + margin)
     told = len(statements) == 1
     return Group(
-        title=statements.pop() if told else TITLES.get(kind, kind.replace("-", " ").capitalize()),
+        title=statements.pop() if told else CLAIMS.get(kind, kind.replace("-", " ").capitalize()),
         told=told,
         paper=papers.pop() if len(papers) == 1 else "",
         tested=tuple(_tested(claim, scale) for claim in members),
@@ -121,7 +105,7 @@ def _group(kind: str, members: list[ClaimRecord]) -> Group:
 
 
 def _tested(claim: ClaimRecord, scale: tuple[float, float]) -> Tested:
-    shots = f"n = {claim.n}" if claim.n not in ("", "0") else ""
+    shots = f"n = {claim.n}" if claim.n else ""
     block = Denoiser(claim.family, claim.source)
     who = wording.denoiser(block) if claim.family or claim.source else ""
     parts = [part for part in (shots, claim.problem, who) if part] or ["overall"]

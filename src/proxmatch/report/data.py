@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from proxmatch.records import ImageRow, Pictures, Setting
 from proxmatch.report import wording
 from proxmatch.report.album import Album
 from proxmatch.report.digest import Digest
 from proxmatch.report.folder import Folder
 from proxmatch.report.narrative import Narrative
-from proxmatch.report.schema import ImageRow, Pictures, Setting
 from proxmatch.report.summary import Curve, Summary
 from proxmatch.report.table_views import order_relaxations
 
@@ -51,19 +51,8 @@ def data(
     }
 
 
-def _key(setting: Setting) -> dict[str, Any]:
-    return {
-        "family": setting.family,
-        "source": setting.source,
-        "method": setting.method,
-        "n": setting.n,
-        "problem": setting.problem,
-        "relaxation": setting.relaxation,
-    }
-
-
 def _cell(cell: Summary) -> dict[str, Any]:
-    return _key(cell.setting) | {
+    return asdict(cell.setting) | {
         "psnr": _short(cell.psnr),
         "gap": _short(cell.gap),
         "images": cell.images,
@@ -72,7 +61,7 @@ def _cell(cell: Summary) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    return _key(curve.setting) | {
+    return asdict(curve.setting) | {
         "iterations": curve.iterations,
         "psnr": [_short(v) for v in curve.psnr],
         "low": [_short(v) for v in curve.low],
@@ -87,7 +76,7 @@ def _pictures(pictures: Pictures, album: Album, rows: list[ImageRow]) -> dict[st
     }
     entries = []
     for strip, place in album.strips:
-        key = _key(strip.setting)
+        key = asdict(strip.setting)
         psnr = measured.get((strip.setting, strip.set, strip.image))
         entries.append(
             key | {"set": strip.set, "image": strip.image, "file": place, "psnr": _short(psnr)}

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from proxmatch.records import Verdict
 from proxmatch.report import claim_list, summary
 from proxmatch.report.folder import Folder
 from proxmatch.report.method_styles import Style, styles
-from proxmatch.report.schema import Verdict
 from proxmatch.report.summary import Curve, Denoiser, Summary
 from proxmatch.report.table_views import TableView, markdown, tables
 

@@ -18,6 +18,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from proxmatch.methods import LONG_FAMILIES
+from proxmatch.records import VERDICTS
 from proxmatch.report import wording
 from proxmatch.report.summary import NOTHING
 
@@ -96,5 +97,7 @@ def _environment() -> Environment:
         "context": wording.context,
     }
     environment.tests["match_certificate"] = lambda name: name.startswith("certificate")
-    environment.globals.update({"long_families": LONG_FAMILIES, "nothing": NOTHING})
+    environment.globals.update(
+        {"long_families": LONG_FAMILIES, "nothing": NOTHING, "verdicts": VERDICTS}
+    )
     return environment

@@ -6,14 +6,15 @@ import csv
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from proxmatch.errors import DataError
-from proxmatch.report.schema import (
+from proxmatch.records import (
+    PER_IMAGE,
     ClaimRecord,
     Figure,
     ImageRow,
@@ -119,33 +120,21 @@ def _json(path: Path, kind: type[T]) -> T | None:
         raise DataError(f"{path}, at {where}: {first['msg']}") from None
 
 
-_SETTING = ("family", "source", "method", "n", "problem", "relaxation")
+_SETTING = tuple(field.name for field in fields(Setting))
 
 
 def _images(path: Path) -> Iterator[ImageRow]:
     for where, row in _rows(path, (*_SETTING, "image", "psnr")):
-        yield ImageRow(
-            setting=_setting(where, row),
-            set=_integer(where, row, "set"),
-            image=row["image"],
-            t=_number(where, row, "t"),
-            psnr=_number(where, row, "psnr"),
-            ssim=_number(where, row, "ssim"),
-            best_psnr=_number(where, row, "best_psnr"),
-            gap=_number(where, row, "gap"),
-            lipschitz=_number(where, row, "lipschitz"),
-        )
+        setting, number = _setting(where, row), _integer(where, row, "set")
+        values = {name: _number(where, row, name) for name in ("t", *PER_IMAGE)}
+        yield ImageRow(setting, number, row["image"], **values)
 
 
 def _iterations(path: Path) -> Iterator[IterationRow]:
     for where, row in _rows(path, (*_SETTING, "iteration", "psnr")):
-        yield IterationRow(
-            setting=_setting(where, row),
-            set=_integer(where, row, "set"),
-            iteration=_integer(where, row, "iteration"),
-            psnr=_number(where, row, "psnr"),
-            gap=_number(where, row, "gap"),
-        )
+        setting, number = _setting(where, row), _integer(where, row, "set")
+        values = {name: _number(where, row, name) for name in ("psnr", "gap")}
+        yield IterationRow(setting, number, _integer(where, row, "iteration"), **values)
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:

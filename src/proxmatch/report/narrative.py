@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from proxmatch.records import Pictures, Setting
 from proxmatch.report import wording
 from proxmatch.report.album import Album, crop
 from proxmatch.report.digest import Digest
-from proxmatch.report.schema import Pictures, Setting
 from proxmatch.report.summary import Denoiser
 from proxmatch.report.table_views import order_relaxations
 

@@ -43,6 +43,12 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
     Warns:
         ThinnedWarning: pictures were compressed or left out.
+
+    Example:
+        >>> Path("manifest.json").write_text('{"scale": "quick"}')
+        18
+        >>> write_report(Path()).name
+        'report.html'
     """
     read = read_folder(folder)
     page, notes = render(read, LIMIT)

@@ -1,7 +1,7 @@
 """A folder of reconstructions to look at: before/after sheets, the figures as CSV, and a page.
 
 sheets/NAME.jpg    measured, reconstructed, and the truth where it is known, with a detail
-metrics.csv        one line a picture
+metrics.csv        one line per picture
 index.html         all of them on one page, which opens offline
 """
 
@@ -82,7 +82,7 @@ def sheet(result: Path, measured: Tensor, truth: Tensor | None, told: Mapping[st
 
 
 def metrics_csv(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line a picture; columns that no picture has are left out."""
+    """One line per picture; columns that no picture has are left out."""
     columns = [c for c in COLUMNS[1:] if any(c in one for one in results.values())]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

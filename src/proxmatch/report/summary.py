@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TypeVar
 
-from proxmatch.report.schema import ImageRow, IterationRow, Setting
+from proxmatch.records import ImageRow, IterationRow, Setting
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -43,9 +43,7 @@ class Summary:
     sets: tuple[tuple[float | None, float | None], ...]
 
 
-NOTHING = Summary(
-    Setting("", "", "", 0, "", ""), None, None, None, None, None, None, None, images=0, sets=()
-)
+NOTHING = Summary(Setting(), None, None, None, None, None, None, None, images=0, sets=())
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,12 @@ def denoisers(settings: Iterable[Setting]) -> list[Denoiser]:
 
 
 def cells(rows: Iterable[ImageRow]) -> list[Summary]:
-    """One cell a setting, in the order they first appear."""
+    """One cell per setting, in the order they first appear."""
     return [_cell(setting, group) for setting, group in _groups(rows, lambda r: r.setting)]
 
 
 def curves(rows: Iterable[IterationRow]) -> list[Curve]:
-    """One curve a setting, in the order they first appear."""
+    """One curve per setting, in the order they first appear."""
     return [_curve(setting, group) for setting, group in _groups(rows, lambda r: r.setting)]
 
 

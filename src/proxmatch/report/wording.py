@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from proxmatch.methods import FAMILIES
+from proxmatch.records import RELAXATIONS
 from proxmatch.report.summary import Denoiser
 
-RELAXATIONS = {"paper": "t = 1", "chosen": "t chosen"}
 MISSING = "\N{EN DASH}"
 _DEPTH, _LONGEST = 4, 400
 

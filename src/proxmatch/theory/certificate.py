@@ -109,7 +109,7 @@ class Certificate(ShownCertificate):
         return draw(self)
 
     def table(self) -> Table:
-        """One line an inequality, one column a denoiser: share, worst slack, tightness."""
+        """One line per inequality, one column per denoiser: share, worst slack, tightness."""
         from rich.table import Table
 
         first = next(iter(self.runs.values()))
@@ -132,7 +132,7 @@ class Certificate(ShownCertificate):
         return table
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON values; NaN as None, one list an image."""
+        """Everything as JSON values; NaN as None, one list per image."""
         return {"problem": self.problem, "runs": {k: _record(r) for k, r in self.runs.items()}}
 
     def to_json(self) -> str:
@@ -172,7 +172,7 @@ def certify(
         tolerance: on the relative residual of the inverse.
         local: the k at which L_H is also estimated on segments.
         group: images held in memory at once.
-        on_group: told the denoiser and the number of its images that are done.
+        on_group: called with the denoiser and the number of its images that are done.
 
     Raises:
         NotProximalError: the reference has no potential.

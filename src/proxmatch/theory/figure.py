@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def draw(*certificates: Certificate) -> Figure:
-    """One line of panels a certificate, one panel a denoiser; medians over the images.
+    """One row of panels per certificate, one panel per denoiser; medians over the images.
 
     The running average of |grad F*(x_k)|^2 is the line with the band of all images. The areas are
     the bound of Theorem 3.1: the floor C_1 mean d^2, and C_0 / t on top of it. The dashed line is

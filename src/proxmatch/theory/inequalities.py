@@ -206,6 +206,17 @@ def check(
         infimum: F_inf - F*(x_0), or an upper bound of it, which asks for more than the theorem
             says, ``(B,)``; without it the row of Theorem 3.1 with F_inf is left out.
         sharp: constants of the sharpened theorem; :meth:`Constants.sharp` unless given.
+
+    Example:
+        >>> from proxmatch.baselines import Wiener
+        >>> from proxmatch.problems import denoising
+        >>> from proxmatch.theory import trace
+        >>> x = torch.rand(2, 1, 8, 8, dtype=torch.float64)
+        >>> exact = Wiener.fit(x, 0.1).double()
+        >>> problem = denoising(8, channels=1, iterations=2, dtype=torch.float64)
+        >>> rows = check(trace(exact, problem.measure(x), problem, reference=exact))
+        >>> rows[0].name, rows[0].share
+        ('D* minimizes H_k', 1.0)
     """
     c = constants or Constants.paper(path)
     s = sharp or Constants.sharp(path)

@@ -306,7 +306,7 @@ def highest_mode(
         variance: of every component.
         max_iterations: bound on the steps.
     """
-    x, components = means, means[:, None]  # one start a component
+    x, components = means, means[:, None]  # one start per component
     eye = torch.eye(means.shape[-1], dtype=means.dtype, device=means.device)
 
     def height(x: Tensor) -> tuple[Tensor, Tensor]:

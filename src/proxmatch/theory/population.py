@@ -151,7 +151,7 @@ def train(
 
 
 def draw(*studies: PopulationStudy) -> Figure:
-    """One line a study: the maps, their distances and the regularizers, along the first axis."""
+    """One line per study: the maps, their distances and the regularizers, along the first axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 3.6 * len(studies)), layout="constrained")
@@ -205,7 +205,7 @@ def _measured(
     with torch.no_grad():
         output, shown = _as_vectors(denoiser(_as_image(y))), _as_vectors(denoiser(_as_line(grid)))
     target = prior.mean(y, sigma) if gamma is None else prior.smoothed_mode(y, sigma, gamma)
-    # One image a point, so that each has its own inverse and its own value.
+    # One image per point, so that each has its own inverse and its own value.
     points = grid[:, :, None, None]
     inverse = denoiser.inverse(points, tolerance=1e-8)
     with torch.no_grad():

@@ -79,18 +79,9 @@ class Aligned(Transformed):
         }
 
     @property
-    def sigma(self) -> float | None:
-        """Noise level the denoiser is made for: that of D over s."""
-        return None if self.inner.sigma is None else self.inner.sigma / self.scale
-
-    @sigma.setter
-    def sigma(self, sigma: float | None) -> None:
-        if "inner" in self._modules:
-            self.inner.sigma = None if sigma is None else sigma * self.scale
-
-    def convexity(self, sigma: float | None = None) -> float:
-        """The lower bound mu of D, at the level that D sees."""
-        return self.inner.convexity(None if sigma is None else self.scale * sigma)
+    def gain(self) -> float:
+        """The noise level that D is told at a noise of level one: s."""
+        return self.scale
 
     def enter(self, x: Tensor) -> Tensor:
         """A x = s U (x - m) + c, the shape of x."""

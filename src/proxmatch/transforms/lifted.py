@@ -87,24 +87,10 @@ class Lifted(Transformed):
         return {"channels": self.channels, "low": self.low.tolist(), "high": self.high.tolist()}
 
     @property
-    def sigma(self) -> float | None:
-        """Noise level the denoiser is made for: that of D over s sqrt(C)."""
-        return None if self.inner.sigma is None else self.inner.sigma / self._gain
-
-    @sigma.setter
-    def sigma(self, sigma: float | None) -> None:
-        if "inner" in self._modules:
-            self.inner.sigma = None if sigma is None else sigma * self._gain
-
-    @property
-    def levels(self) -> tuple[float, float] | None:
-        """Smallest and largest noise level D was trained for, over s sqrt(C)."""
-        found = self.inner.levels
-        return None if found is None else (found[0] / self._gain, found[1] / self._gain)
-
-    def convexity(self, sigma: float | None = None) -> float:
-        """The lower bound mu of D, at the level that D is asked for."""
-        return self.inner.convexity(None if sigma is None else self._gain * sigma)
+    def gain(self) -> float:
+        """The noise level that D is told at a noise of level one: s sqrt(C)."""
+        gain: float = self.scale * self.inner.channels**0.5
+        return gain
 
     def enter(self, x: Tensor) -> Tensor:
         """Every channel of x as an image of C channels for D, ``(B C', C, H, W)``."""
@@ -131,19 +117,11 @@ class Lifted(Transformed):
         value, product = self.inner.linearize(self.enter(x), self._level(sigma))
         return self.leave(value), lambda v: self._gather(product(self._spread(v.detach())))
 
-    @property
-    def _gain(self) -> float:
-        """The level D is asked for at a noise of level one."""
-        gain: float = self.scale * self.inner.channels**0.5
-        return gain
-
     def _level(self, sigma: float | Tensor | None) -> float | Tensor | None:
         if sigma is None:
             return None
         levels = each(sigma)
-        return self._gain * (
-            sigma if levels is None else levels.repeat_interleave(self.channels, 0)
-        )
+        return self.gain * (sigma if levels is None else levels.repeat_interleave(self.channels, 0))
 
     def _spread(self, x: Tensor) -> Tensor:
         """E x of every channel, ``(B C', C, H, W)``."""

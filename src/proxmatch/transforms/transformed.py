@@ -11,10 +11,11 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers.wrapped import Wrapped
 from proxmatch.errors import InputError, NotContractiveError
 
 
-class Transformed(ProximalDenoiser):
+class Transformed(Wrapped):
     """A proximal denoiser made of another one, which it holds and does not copy.
 
     Args:
@@ -35,10 +36,7 @@ class Transformed(ProximalDenoiser):
                 "with GradientStep.of(network), or use it without a potential as "
                 "PlainDenoiser(network)"
             )
-        super().__init__(inner.channels)
-        self.inner = inner
-        self.proximal, self.always_convex = inner.proximal, inner.always_convex
-        self.train(inner.training)
+        super().__init__(inner)
 
     def __repr__(self) -> str:
         told = {k: v for k, v in self.settings.items() if isinstance(v, int | float | str)}
@@ -53,21 +51,6 @@ class Transformed(ProximalDenoiser):
     def settings(self) -> dict[str, Any]:
         """Arguments of the constructor after ``inner``, as JSON values."""
 
-    # The noise level is D's own, so that a change of it reaches the network that reads it.
-    @property
-    def sigma(self) -> float | None:
-        """Noise level the denoiser is made for, in units of the image."""
-        return self.inner.sigma
-
-    @sigma.setter
-    def sigma(self, sigma: float | None) -> None:
-        if "inner" in self._modules:  # not before it is there: the base class sets None first
-            self.inner.sigma = sigma
-
-    def convexity(self, sigma: float | None = None) -> float:
-        """A lower bound mu of the eigenvalues of J: D's own, unless a transform says otherwise."""
-        return self.inner.convexity(sigma)
-
     @property
     def smoothness(self) -> float:
         """L_H = 1 / mu, with mu the :meth:`convexity`."""
@@ -79,26 +62,6 @@ class Transformed(ProximalDenoiser):
                 "with the contractivity penalty"
             )
         return 1 / mu
-
-    @property
-    def conditional(self) -> bool:
-        """Whether D is."""
-        return self.inner.conditional
-
-    @property
-    def maps(self) -> bool:
-        """Whether D takes maps of noise levels."""
-        return self.inner.maps
-
-    @property
-    def levels(self) -> tuple[float, float] | None:
-        """Those of D."""
-        return self.inner.levels
-
-    @property
-    def native_size(self) -> int | None:
-        """That of D."""
-        return self.inner.native_size
 
     @property
     def core(self) -> ProximalDenoiser:

@@ -14,6 +14,7 @@ from typing import Any
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.studies.priors import (
     CHOSEN_ON,
+    cell_of,
     identity_of,
     images_of,
     label_of,
@@ -35,14 +36,9 @@ def plan(work: Work) -> list[dict[str, Any]]:
     references = [m for m in work.models if label_of(m).endswith(REFERENCE)]
     return [
         {
-            "problem": problem,
-            "prior": label_of(model),
-            "model": model,
-            "identity": identity_of(model),
+            **cell_of(model, work, work.images or 20, problem=problem),
             "reference": reference,
             "reference_identity": identity_of(reference),
-            "images": work.images or 20,
-            "seed": work.seed,
         }
         for reference in references
         for problem in PROBLEMS
@@ -85,7 +81,7 @@ def _at_strength(
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """A line a run."""
+    """One row per run."""
     header = [
         "problem",
         "denoiser",
@@ -128,4 +124,5 @@ CERTIFICATES = Study(
     plan,
     compute,
     tables,
+    code=("theory",),
 )

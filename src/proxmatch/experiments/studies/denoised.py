@@ -14,14 +14,7 @@ from proxmatch._internal.randomness import fingerprint, generator_of
 from proxmatch.data.images import image_files, read_file
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.denoisers.tiles import tiled
-from proxmatch.experiments.studies.priors import (
-    DOMAINS,
-    fitting,
-    identity_of,
-    images_of,
-    label_of,
-    prior_of,
-)
+from proxmatch.experiments.studies.priors import DOMAINS, cell_of, fitting, images_of, prior_of
 from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.metrics import psnr
 
@@ -37,14 +30,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
     sets = {**{name: DOMAINS[name].channels for name in CROPS}}
     sets |= {name: channels for name, (_, channels) in WHOLE.items()}
     return [
-        {
-            "domain": domain,
-            "prior": label_of(model),
-            "model": model,
-            "identity": identity_of(model),
-            "images": work.images,
-            "seed": work.seed,
-        }
+        cell_of(model, work, work.images, domain=domain)
         for domain, channels in sets.items()
         for model in fitting(list(work.models), channels)
     ]
@@ -79,7 +65,7 @@ def _pictures(domain: str, data: Path, count: int | None) -> list[Tensor]:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One table a set of images."""
+    """One table per set of images."""
     parts = []
     for domain in dict.fromkeys(cell["domain"] for cell in cells):
         rows = [

@@ -16,7 +16,7 @@ import torch
 
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.experiments.studies.priors import identity_of, label_of, prior_of
+from proxmatch.experiments.studies.priors import cell_of, prior_of
 from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Status, pnp_pgd
@@ -53,15 +53,7 @@ CLOSE = 0.5
 def plan(work: Work) -> list[dict[str, Any]]:
     """A cell for each domain, problem and denoiser; all strengths in one."""
     return [
-        {
-            "domain": domain,
-            "problem": problem,
-            "prior": label_of(model),
-            "model": model,
-            "identity": identity_of(model),
-            "images": work.images or 1,
-            "seed": work.seed,
-        }
+        cell_of(model, work, work.images or 1, domain=domain, problem=problem)
         for domain in DOMAINS
         for problem in PROBLEMS
         for model in work.models
@@ -198,4 +190,5 @@ DETECTOR = Study(
     plan,
     compute,
     tables,
+    code=("reconstruction",),
 )

@@ -10,16 +10,13 @@ import torch
 
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
 from proxmatch.experiments.studies.priors import (
-    CHOSEN_ON,
     DOMAINS,
     PROBLEMS,
     at_strength,
+    cell_of,
     fitting,
-    identity_of,
-    images_of,
-    label_of,
+    given_by,
     prior_of,
-    problem_of,
 )
 from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.metrics import psnr
@@ -33,15 +30,7 @@ LANCZOS = 30
 def plan(work: Work) -> list[dict[str, Any]]:
     """A cell for each domain, problem and denoiser whose L is not below one by construction."""
     return [
-        {
-            "domain": domain,
-            "problem": problem,
-            "prior": label_of(denoiser),
-            "model": denoiser,
-            "identity": identity_of(denoiser),
-            "images": work.images or 20,
-            "seed": work.seed,
-        }
+        cell_of(denoiser, work, work.images or 20, domain=domain, problem=problem)
         for domain in ("faces",)
         for problem in PROBLEMS
         for denoiser in fitting(list(work.models), DOMAINS[domain].channels)
@@ -52,10 +41,8 @@ def plan(work: Work) -> list[dict[str, Any]]:
 @torch.no_grad()
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """Extreme eigenvalues along the runs, and PSNR with and without the bound t L < 1."""
-    domain, seed = settings["domain"], settings["seed"]
-    chosen_on, _ = images_of(domain, "validation", work, CHOSEN_ON)
-    test, fingerprint = images_of(domain, "test", work, settings["images"])
-    problem = problem_of(settings["problem"], test.shape[1])
+    seed = settings["seed"]
+    chosen_on, test, problem, fingerprint = given_by(settings, work)
     y = problem.measure(test, seed=seed)
     found: dict[str, Any] = {"data": fingerprint}
     for name, proximal in (("proximal", True), ("free", False)):
@@ -82,7 +69,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One row a problem and denoiser."""
+    """One row per problem and denoiser."""
     rows = []
     for cell in cells:
         smallest = np.array(cell["smallest"])

@@ -7,7 +7,7 @@ chosen on a test image.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ import torch
 from deepinv.models import BM3D
 from torch import Tensor
 
-from proxmatch.baselines import no_denoiser, total_variation, wiener_filter
+from proxmatch.baselines import BASELINES as BASELINES
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser, checkpoint, import_network, load
 from proxmatch.errors import InputError
@@ -30,7 +30,6 @@ from proxmatch.transforms.strength import LEVELS
 
 #: Validation images that a strength is chosen on, and that a Wiener filter is fitted to.
 CHOSEN_ON = 5
-BASELINES = ("none", "wiener", "tv")
 #: Six inverse problems: name in a table, name of the problem, options.
 PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "deblurring": ("deblurring", ()),
@@ -131,6 +130,32 @@ def identity_of(name: str) -> str | None:
     return checkpoint.digest_of(prior.state_dict())
 
 
+def cell_of(prior: str, work: Work, images: int | None, **where: str) -> dict[str, Any]:
+    """The settings of a cell about a prior.
+
+    Args:
+        prior: a baseline, or as :func:`prior_of` takes it.
+        work: says the seed.
+        images: number of test images; None for all.
+        where: domain and problem.
+    """
+    return {
+        **where,
+        "prior": label_of(prior),
+        "model": prior,
+        "identity": identity_of(prior),
+        "images": images,
+        "seed": work.seed,
+    }
+
+
+def given_by(settings: Mapping[str, Any], work: Work) -> tuple[Tensor, Tensor, Problem, str]:
+    """Validation images, test images, the problem of a cell, and the data's fingerprint."""
+    chosen_on, _ = images_of(settings["domain"], "validation", work, CHOSEN_ON)
+    test, fingerprint = images_of(settings["domain"], "test", work, settings["images"])
+    return chosen_on, test, problem_of(settings["problem"], test.shape[1]), fingerprint
+
+
 def fitting(models: tuple[str, ...] | list[str], channels: int) -> list[str]:
     """Those of the models that take so many channels."""
     return [m for m in models if int(prior_of(m).channels) == channels]
@@ -149,13 +174,8 @@ def at_strength(
         proximal: keep t L < 1.
         seed: of the simulated noise.
     """
-    plain: dict[str, Callable[..., Any]] = {
-        "none": no_denoiser,
-        "wiener": wiener_filter,
-        "tv": total_variation,
-    }
-    if name in plain:
-        found = plain[name](images, problem, seed=seed)
+    if name in BASELINES:
+        found = BASELINES[name](images, problem, seed=seed)
     else:
         prior = prior_of(name)
         if isinstance(prior, ProximalDenoiser):

@@ -10,15 +10,12 @@ import torch
 
 from proxmatch.experiments.studies.priors import (
     BASELINES,
-    CHOSEN_ON,
     DOMAINS,
     PROBLEMS,
     at_strength,
+    cell_of,
     fitting,
-    identity_of,
-    images_of,
-    label_of,
-    problem_of,
+    given_by,
 )
 from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
 from proxmatch.metrics import psnr
@@ -31,15 +28,7 @@ TOGETHER = 10
 def plan(work: Work) -> list[dict[str, Any]]:
     """A cell for each domain, problem and prior."""
     return [
-        {
-            "domain": domain,
-            "problem": problem,
-            "prior": label_of(prior),
-            "model": prior,
-            "identity": identity_of(prior),
-            "images": work.images,
-            "seed": work.seed,
-        }
+        cell_of(prior, work, work.images, domain=domain, problem=problem)
         for domain in ("faces", "photographs")
         for problem in PROBLEMS
         for prior in (*BASELINES, *fitting(list(work.models), DOMAINS[domain].channels))
@@ -49,10 +38,8 @@ def plan(work: Work) -> list[dict[str, Any]]:
 @torch.no_grad()
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """PSNR of every image, at the start and at the end."""
-    domain, seed = settings["domain"], settings["seed"]
-    chosen_on, _ = images_of(domain, "validation", work, CHOSEN_ON)
-    test, fingerprint = images_of(domain, "test", work, settings["images"])
-    problem = problem_of(settings["problem"], test.shape[1])
+    seed = settings["seed"]
+    chosen_on, test, problem, fingerprint = given_by(settings, work)
     denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=seed)
     start: list[float] = []
     found: list[float] = []

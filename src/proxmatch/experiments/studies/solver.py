@@ -8,15 +8,12 @@ from typing import Any
 import torch
 
 from proxmatch.experiments.studies.priors import (
-    CHOSEN_ON,
     DOMAINS,
     PROBLEMS,
     at_strength,
+    cell_of,
     fitting,
-    identity_of,
-    images_of,
-    label_of,
-    problem_of,
+    given_by,
 )
 from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.pnp import pnp_pgd
@@ -27,17 +24,9 @@ WITHIN = 0.1
 
 
 def plan(work: Work) -> list[dict[str, Any]]:
-    """A cell for each problem and denoiser, on a few validation faces."""
+    """A cell for each problem and denoiser, on a few faces."""
     return [
-        {
-            "domain": "faces",
-            "problem": problem,
-            "prior": label_of(denoiser),
-            "model": denoiser,
-            "identity": identity_of(denoiser),
-            "images": work.images or 6,
-            "seed": work.seed,
-        }
+        cell_of(denoiser, work, work.images or 6, domain="faces", problem=problem)
         for problem in PROBLEMS
         for denoiser in fitting(list(work.models), DOMAINS["faces"].channels)
     ]
@@ -46,9 +35,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
 @torch.no_grad()
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """Mean PSNR after every step, plain and with momentum."""
-    chosen_on, _ = images_of("faces", "validation", work, CHOSEN_ON)
-    test, fingerprint = images_of("faces", "test", work, settings["images"])
-    problem = problem_of(settings["problem"], test.shape[1])
+    chosen_on, test, problem, fingerprint = given_by(settings, work)
     denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=settings["seed"])
     y = problem.measure(test, seed=settings["seed"])
     curves = {}
@@ -73,7 +60,7 @@ def calls(curve: Sequence[float], limit: float) -> int | None:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One row a problem and denoiser."""
+    """One row per problem and denoiser."""
     rows = []
     for cell in cells:
         limit = cell["curves"]["limit"][-1]

@@ -6,7 +6,6 @@ of older code is never taken for one of the present.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,16 +15,12 @@ from typing import Any
 
 import numpy as np
 
-import proxmatch
 from proxmatch._internal.files import write_together
-from proxmatch._internal.provenance import versions
+from proxmatch._internal.provenance import CORE, code_digest, versions
 from proxmatch.errors import InputError
 from proxmatch.experiments.bootstrap import Resampling, interval
 from proxmatch.experiments.cells import Outcome, Store, address
-
-#: Packages and modules whose source decides what a cell of a study gives.
-SOURCES = ("pnp.py", "metrics.py", "denoisers", "problems", "transforms", "baselines")
-
+from proxmatch.experiments.collect import markdown as markdown
 
 RESAMPLES = 2000
 
@@ -61,7 +56,7 @@ class Study:
         plan: the settings of its cells, JSON values.
         compute: a cell: its settings to its result, JSON values.
         tables: text of its tables, in Markdown, from the cells (settings and result merged).
-        code: packages whose source decides its cells, beside ``SOURCES``.
+        code: modules and packages that compute its cells, beside its own and the core.
     """
 
     name: str
@@ -85,7 +80,7 @@ def run_study(
         study: which.
         work: on what.
         out: folder: ``cells/KEY.json`` each, and ``README.md`` with the tables.
-        on_cell: told how many cells of how many are done, and which is next.
+        on_cell: called with how many cells of how many are done, and which is next.
 
     Returns:
         The file of the tables.
@@ -129,16 +124,8 @@ def _kept(
 
 def source_digest(study: Study) -> str:
     """A hash of the code that computes the cells of a study."""
-    root = Path(proxmatch.__file__).parent
     own = inspect.getsourcefile(inspect.unwrap(study.compute))  # torch.no_grad wraps it
-    files = [Path(own or __file__), Path(__file__).with_name("priors.py")]
-    for name in (*SOURCES, *study.code):
-        path = root / name
-        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:12]
+    return code_digest(*CORE, "experiments/studies/priors.py", own or "", *study.code)
 
 
 def mean_and_interval(values: Sequence[float]) -> str:
@@ -147,9 +134,3 @@ def mean_and_interval(values: Sequence[float]) -> str:
     resamples = Resampling.draw(1, array.shape[1], RESAMPLES, "study")
     found = interval(float(array.mean()), resamples.means(array))
     return f"{found.effect:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -137,7 +137,7 @@ def checkerboard(error: Tensor) -> float:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """A row a picture, a column a problem and denoiser: start -> end."""
+    """One row per picture, one column per problem and denoiser: start -> end."""
     parts = []
     for problem in dict.fromkeys(cell["problem"] for cell in cells):
         for channels in dict.fromkeys(cell["channels"] for cell in cells):

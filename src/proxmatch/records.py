@@ -1,12 +1,37 @@
-"""What an experiment leaves in its folder, as types."""
+"""The records of an experiment: what it writes to its folder, and what its page reads there."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+#: What several claims of one verdict are said to do.
+VERDICTS: dict[Verdict, str] = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "undecided": "undecided",
+}
+#: The relaxation t of a row, and what to call it.
+RELAXATIONS = {"paper": "t = 1", "chosen": "t chosen"}
+#: Kinds of claims, the first part of their ids, and what to call each.
+CLAIMS = {
+    "source-far-below-reference": "The source denoiser ends far below the reference",
+    "proposed-beats-mse-psnr": "Proximal matching reaches a higher PSNR than MSE",
+    "proposed-beats-mse-ssim": "Proximal matching reaches a higher SSIM than MSE",
+    "proposed-beats-mse-gap": "Proximal matching comes closer to the reference than MSE",
+    "proposed-above-mse-at-all-iterations": "Proximal matching is above MSE at every iteration",
+    "mse-below-source": "MSE with so few images ends below the source it started from",
+    "proposed-above-source": "Proximal matching with one image ends above the source",
+    "proposed-smaller-lipschitz": "Proximal matching keeps L smaller than MSE does",
+    "gain-above-ten": "The gain over MSE exceeds 10 dB in severe settings",
+    "gain-largest-with-few": "The gain over MSE is largest with few images",
+    "largest-step": "Where more images help most",
+    "lower-gap-higher-psnr": "Lower mismatch goes with higher PSNR",
+}
 
 
 def plain_family(name: str) -> str:
@@ -21,7 +46,57 @@ def _finite(value: Any) -> Any:
 Number = Annotated[float | None, BeforeValidator(_finite)]
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else str(value))]
 Family = Annotated[Text, AfterValidator(plain_family)]
-Verdict = Literal["holds", "does not hold", "undecided"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """What a number was measured for, but for the adaptation set and the image.
+
+    Attributes:
+        family: ``lpn``, ``gs`` or ``baseline``.
+        source: kind of the source denoiser.
+        method: name of the row.
+        n: number of adaptation images; 0 for rows that use none.
+        problem: name of the inverse problem.
+        relaxation: one of :data:`RELAXATIONS`.
+    """
+
+    family: str = ""
+    source: str = ""
+    method: str = ""
+    n: int = 0
+    problem: str = ""
+    relaxation: str = "paper"
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a cell is called in tables: a setting, as far as there is one, and a set.
+
+    It has no influence on the result.
+    """
+
+    family: str = ""
+    source: str = ""
+    method: str = ""
+    n: int = 0
+    set: int = 0
+    problem: str = ""
+    relaxation: str = ""
+
+    def __str__(self) -> str:
+        which = [f"n = {self.n}", f"set {self.set}"] if self.n else []
+        parts = [self.family, self.source, self.method, *which, self.problem, self.relaxation]
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def setting(self) -> Setting:
+        """All but the set."""
+        return Setting(self.family, self.source, self.method, self.n, self.problem, self.relaxation)
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the tables."""
+        return asdict(self)
 
 
 class _Part(BaseModel):
@@ -84,6 +159,8 @@ class DriverRecord(_Part):
     low: Number = None
     high: Number = None
     says: Text = ""
+    images: int | None = None
+    sets: int | None = None
 
 
 class ClaimRecord(_Part):
@@ -95,7 +172,7 @@ class ClaimRecord(_Part):
     family: Text = ""
     source: Text = ""
     problem: Text = ""
-    n: Text = ""
+    n: Annotated[int, BeforeValidator(lambda value: value or 0)] = 0
     threshold: Number = None
     effect: Number = None
     low: Number = None
@@ -117,7 +194,7 @@ class Figure(_Part):
 
 
 class Strip(_Part):
-    """A reconstruction: z_k above, x_k below, one column a frame."""
+    """A reconstruction: z_k above, x_k below, one column per frame."""
 
     family: Family = ""
     source: Text = ""
@@ -147,18 +224,6 @@ class Pictures(_Part):
     degraded: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Setting:
-    """What a number was measured for, but for the adaptation set and the image."""
-
-    family: str
-    source: str
-    method: str
-    n: int
-    problem: str
-    relaxation: str
-
-
 @dataclass(frozen=True, slots=True)
 class ImageRow:
     """A row of ``images.csv``; PSNR in dB, gap in per cent."""
@@ -170,8 +235,13 @@ class ImageRow:
     psnr: float | None
     ssim: float | None
     best_psnr: float | None
+    best_iteration: float | None
     gap: float | None
     lipschitz: float | None
+
+
+#: What is measured of each image.
+PER_IMAGE = ("psnr", "ssim", "best_psnr", "best_iteration", "gap", "lipschitz")
 
 
 @dataclass(frozen=True, slots=True)
