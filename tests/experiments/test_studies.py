@@ -107,7 +107,7 @@ def test_reconstruction_compares_with_the_better_baseline(
         "proxmatch.experiments.studies.reconstructed.PROBLEMS",
         {"inpainting 70": PROBLEMS["inpainting 70"]},
     )
-    monkeypatch.setattr("proxmatch.experiments.studies.reconstructed.CHOSEN_ON", 1)
+    monkeypatch.setattr("proxmatch.experiments.studies.priors.CHOSEN_ON", 1)
     page = run_study(STUDIES["reconstruction"], Work(data, (), 1), tmp_path)
     cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
     assert len(cells) == 6
@@ -123,12 +123,15 @@ def test_reconstruction_compares_with_the_better_baseline(
 def test_whole_pictures_are_counted_that_end_below_their_start(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Total variation on a picture of each kind; the text counts what the cells hold."""
+    """A tiny network on a picture of each kind; the text counts what the cells hold."""
     module = "proxmatch.experiments.studies.whole"
     monkeypatch.setattr(f"{module}.EMBEDDED", ())
     monkeypatch.setattr(f"{module}.FOLDERS", {"kodak24": (2, 3), "cbsd68": (1, 1)})
-    monkeypatch.setattr(f"{module}.CHOSEN_ON", 1)
-    work = Work(data, (), only={"problem": ["inpainting 70"]})
+    monkeypatch.setattr("proxmatch.experiments.studies.priors.CHOSEN_ON", 1)
+    gray = GradientStepConfig.scaled(channels=1, widths=(4, 4), levels=(0.1, 0.1))
+    save(GradientStep(gray), tmp_path / "gray")
+    models = (str(data / "tiny"), str(tmp_path / "gray"))
+    work = Work(data, models, only={"problem": ["inpainting 70"]})
     text = run_study(STUDIES["whole"], work, tmp_path).read_text()
     cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
     rows = {name: row for cell in cells for name, row in cell["rows"].items()}

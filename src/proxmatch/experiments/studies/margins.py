@@ -12,8 +12,8 @@ from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
 from proxmatch.experiments.studies.priors import (
     DOMAINS,
     PROBLEMS,
-    at_strength,
     cell_of,
+    deployed,
     fitting,
     given_by,
     prior_of,
@@ -24,7 +24,7 @@ from proxmatch.pnp import pnp_pgd
 
 #: Points along each run at which the smallest eigenvalue of J_D is found.
 POINTS = 20
-LANCZOS = 30
+LANCZOS = 16
 
 
 def plan(work: Work) -> list[dict[str, Any]]:
@@ -42,13 +42,11 @@ def plan(work: Work) -> list[dict[str, Any]]:
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """Extreme eigenvalues along the runs, and PSNR with and without the bound t L < 1."""
     seed = settings["seed"]
-    chosen_on, test, problem, fingerprint = given_by(settings, work)
+    test, problem, fingerprint = given_by(settings, work)
     y = problem.measure(test, seed=seed)
     found: dict[str, Any] = {"data": fingerprint}
     for name, proximal in (("proximal", True), ("free", False)):
-        denoiser, about = at_strength(
-            settings["model"], chosen_on, problem, proximal=proximal, seed=seed
-        )
+        denoiser, about = deployed(settings, work, proximal=proximal)
         run = pnp_pgd(denoiser, y, problem, record=("iterates",))
         found[name] = {
             **about,

@@ -149,11 +149,35 @@ def cell_of(prior: str, work: Work, images: int | None, **where: str) -> dict[st
     }
 
 
-def given_by(settings: Mapping[str, Any], work: Work) -> tuple[Tensor, Tensor, Problem, str]:
-    """Validation images, test images, the problem of a cell, and the data's fingerprint."""
-    chosen_on, _ = images_of(settings["domain"], "validation", work, CHOSEN_ON)
+def given_by(settings: Mapping[str, Any], work: Work) -> tuple[Tensor, Problem, str]:
+    """The test images and the problem of a cell, and the data's fingerprint."""
     test, fingerprint = images_of(settings["domain"], "test", work, settings["images"])
-    return chosen_on, test, problem_of(settings["problem"], test.shape[1]), fingerprint
+    return test, problem_of(settings["problem"], test.shape[1]), fingerprint
+
+
+def deployed(
+    settings: Mapping[str, Any], work: Work, *, proximal: bool = True
+) -> tuple[Denoise, dict[str, Any]]:
+    """The prior of a cell at the strength that does best on validation images of its domain.
+
+    The search is the longer part of many cells, so that those of one process share it.
+
+    Args:
+        settings: of the cell: model, domain, problem and seed.
+        work: says where the images are.
+        proximal: keep t L < 1.
+    """
+    names = (settings[key] for key in ("model", "domain", "problem", "seed"))
+    return _deployed(*names, work.data, proximal)
+
+
+@cache
+def _deployed(
+    name: str, domain: str, problem: str, seed: int, data: Path, proximal: bool
+) -> tuple[Denoise, dict[str, Any]]:
+    images, _ = _images(domain, "validation", data, CHOSEN_ON, 128)
+    solved = problem_of(problem, images.shape[1])
+    return at_strength(name, images, solved, proximal=proximal, seed=seed)
 
 
 def fitting(models: tuple[str, ...] | list[str], channels: int) -> list[str]:

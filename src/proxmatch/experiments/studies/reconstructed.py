@@ -12,8 +12,8 @@ from proxmatch.experiments.studies.priors import (
     BASELINES,
     DOMAINS,
     PROBLEMS,
-    at_strength,
     cell_of,
+    deployed,
     fitting,
     given_by,
 )
@@ -39,8 +39,8 @@ def plan(work: Work) -> list[dict[str, Any]]:
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """PSNR of every image, at the start and at the end."""
     seed = settings["seed"]
-    chosen_on, test, problem, fingerprint = given_by(settings, work)
-    denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=seed)
+    test, problem, fingerprint = given_by(settings, work)
+    denoiser, about = deployed(settings, work)
     start: list[float] = []
     found: list[float] = []
     status: list[str] = []

@@ -10,8 +10,8 @@ import torch
 from proxmatch.experiments.studies.priors import (
     DOMAINS,
     PROBLEMS,
-    at_strength,
     cell_of,
+    deployed,
     fitting,
     given_by,
 )
@@ -35,8 +35,8 @@ def plan(work: Work) -> list[dict[str, Any]]:
 @torch.no_grad()
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """Mean PSNR after every step, plain and with momentum."""
-    chosen_on, test, problem, fingerprint = given_by(settings, work)
-    denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=settings["seed"])
+    test, problem, fingerprint = given_by(settings, work)
+    denoiser, about = deployed(settings, work)
     y = problem.measure(test, seed=settings["seed"])
     curves = {}
     for name, steps, warm in (

@@ -16,11 +16,9 @@ from proxmatch._internal.randomness import fingerprint
 from proxmatch.data.embedded import embedded_picture
 from proxmatch.data.images import image_files, read_file
 from proxmatch.experiments.studies.priors import (
-    CHOSEN_ON,
-    at_strength,
+    deployed,
     fitting,
     identity_of,
-    images_of,
     label_of,
     problem_of,
 )
@@ -36,7 +34,7 @@ FOLDERS = {"kodak24": (5, 3), "satellite": (3, 3), "xray": (3, 1)}
 MULTIPLE, LARGEST = 8, 512
 #: Distances between the lines of a grid that are looked for.
 PERIODS = (2, 4, 8, 32)
-#: Where the validation images of so many channels are.
+#: Whose validation images strengths are chosen on, by the number of channels.
 CHOSEN = {3: "photographs", 1: "gray"}
 
 
@@ -67,6 +65,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
     return [
         {
             "channels": channels,
+            "domain": CHOSEN[channels],
             "problem": problem,
             "prior": label_of(model),
             "model": model,
@@ -76,7 +75,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
         }
         for channels in (3, 1)
         for problem in PROBLEMS
-        for model in ("tv", *fitting(list(work.models), channels))
+        for model in fitting(list(work.models), channels)
     ]
 
 
@@ -84,9 +83,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """PSNR of every picture at the start and at the end, and the grid of its error."""
     channels, seed = settings["channels"], settings["seed"]
-    chosen_on, _ = images_of(CHOSEN[channels], "validation", work, CHOSEN_ON)
-    problem = problem_of(settings["problem"], channels)
-    denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=seed)
+    denoiser, about = deployed(settings, work)
     rows, pixels = {}, []
     for name in settings["pictures"]:
         x = picture(name, channels, work)[None]
