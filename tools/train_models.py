@@ -119,7 +119,7 @@ MODELS = {
         start="gs-photographs",
     ),
     "gs-histology": Model("histology", "gs-scaled", (Stage(8_000),)),
-    "lpn-photographs": Model("photographs", "lpn-scaled", (Stage(6_000),)),
+    "lpn-photographs": Model("photographs", "lpn-scaled", (Stage(5_000),)),
     "lpn-grey": Model("grey", "lpn-scaled", (Stage(3_000),)),
     "lpn-faces": Model("faces", "lpn-scaled", (Stage(2_000, gentle=0.5),), start="lpn-photographs"),
     "lpn-histology": Model("histology", "lpn-scaled", (Stage(3_000),)),

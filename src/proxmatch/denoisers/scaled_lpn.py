@@ -139,6 +139,9 @@ RING = (1, 1, 1, 1)
 #: Weights between layers are kept multiplied with their fan-in over this, so that all weights are
 #: of a size that one learning rate fits.
 FAN = 5.0
+#: So are the filters of the squares, which start as a good basis: they move this much more slowly.
+#: At the rate of all others they wander, and 2,000 steps of training gain nothing.
+RIGID = 20.0
 
 
 @dataclass
@@ -254,7 +257,7 @@ class ScaledLPN(ProximalDenoiser):
                 delta = (level.tap[name] + back[name]) * trace.slope[name]
             plus, minus = delta.chunk(2, 1)
             delta, border = (plus - minus) * level.gain.get(name, 1.0), 1 + (name == SQUARED)
-            _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=border))
+            _add(views, layer.scale, F.conv_transpose2d(delta, self._filters(name), padding=border))
         middle = views[1] + F.interpolate(views[2], scale_factor=2.0) / 4
         out: Tensor = F.pixel_shuffle(views[0] + F.pixel_shuffle(middle, 2), 2)
         return out
@@ -309,7 +312,7 @@ class ScaledLPN(ProximalDenoiser):
         level, weights = self._at(at), self._weights()
         largest = {SQUARED: 1.0} | {n: float(p.amax()) for n, p in level.gain.items()}
         # |view of the image|: packing pixels changes no norm, the mean of four halves it.
-        norm = {n: (1.0, 1.0, 0.5)[SCALE[n]] * _norm(p) for n, p in self.filters.items()}
+        norm = {n: (1.0, 1.0, 0.5)[SCALE[n]] * _norm(self._filters(n)) for n in self.filters}
         tangent = {layer.name: 2**0.5 * largest[layer.name] * norm[layer.name] for layer in DIRECT}
         for layer in DEEP:
             below = sum(
@@ -338,18 +341,18 @@ class ScaledLPN(ProximalDenoiser):
     @torch.no_grad()
     def growth(self) -> float:
         """Rho: far from the center D grows by no more than alpha_s + (1 - alpha_s) rho."""
-        return float(torch.linalg.matrix_norm(self.filters[SQUARED].flatten(1), 2)) ** 2
+        return float(torch.linalg.matrix_norm(self._filters(SQUARED).flatten(1), 2)) ** 2
 
     @torch.no_grad()
     def project_(self) -> None:
         """Nonnegative weights, and rho at most :data:`GROWTH`: larger singular values are cut."""
         super().project_()
-        matrix = self.filters[SQUARED].flatten(1)
+        matrix = self._filters(SQUARED).flatten(1)
         squared, vectors = torch.linalg.eigh(matrix.T @ matrix)
         if float(squared[-1]) > GROWTH:
             cut = (GROWTH / squared.clamp_min(GROWTH)).sqrt()
             matrix = matrix @ (vectors * cut) @ vectors.T
-            self.filters[SQUARED].copy_(matrix.view_as(self.filters[SQUARED]))
+            self.filters[SQUARED].copy_(RIGID * matrix.view_as(self.filters[SQUARED]))
 
     @property
     def smoothness(self) -> float:
@@ -391,6 +394,11 @@ class ScaledLPN(ProximalDenoiser):
         back = [(terms @ p).exp()[:, :, None, None] for p in self.back]
         return _Level(bias, gain, tap, back)
 
+    def _filters(self, name: str) -> Tensor:
+        """S of a layer."""
+        filters = self.filters[name]
+        return filters / RIGID if name == SQUARED else filters
+
     def _weights(self) -> dict[str, Tensor]:
         """The W_ij."""
         return {n: nonnegative(w) * (FAN / w[0].numel()) for n, w in self.reads.items()}
@@ -400,7 +408,7 @@ class ScaledLPN(ProximalDenoiser):
         fine = F.pixel_unshuffle(z, 2)
         middle = F.pixel_unshuffle(fine, 2)
         views = (fine, middle, F.avg_pool2d(middle, 2))
-        u = F.conv2d(fine, self.filters[SQUARED], padding=2)
+        u = F.conv2d(fine, self._filters(SQUARED), padding=2)
         trace = _Trace((torch.cat([u, -u], 1) + level.bias[SQUARED]).relu(), {}, {})
         for layer in DIRECT:
             name = layer.name
@@ -519,7 +527,7 @@ def initialize(denoiser: ScaledLPN) -> None:
             denoiser.bias[name][0] = math.log(math.expm1(THRESHOLD))
             for width, tap in zip(WIDTHS, denoiser.back, strict=True):
                 tap[0] = math.log(THRESHOLD / len(WIDTHS) / width / OVERLAP)
-            weight *= 0.97**0.5
+            weight *= RIGID * 0.97**0.5
         else:
             denoiser.bias[name][0] = -THRESHOLD
             denoiser.tap[name][0] = -5.0

@@ -287,7 +287,7 @@ PRESETS: dict[str, Preset] = {
         noise=Levels(),
         steps=14_000,
         batch=4,
-        optimizer=Optimizer(rate=1e-3, warmup=100, final=0.02, clip=1.0),
+        optimizer=Optimizer(rate=3e-3, warmup=100, final=0.02, clip=1.0),
         augmentation=Augmentation(
             share=0.5,
             rotation=0,
