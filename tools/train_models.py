@@ -120,9 +120,9 @@ MODELS = {
     ),
     "gs-histology": Model("histology", "gs-scaled", (Stage(8_000),)),
     "lpn-photographs": Model("photographs", "lpn-scaled", (Stage(5_000),)),
-    "lpn-grey": Model("grey", "lpn-scaled", (Stage(3_000),)),
-    "lpn-faces": Model("faces", "lpn-scaled", (Stage(2_000, gentle=0.5),), start="lpn-photographs"),
-    "lpn-histology": Model("histology", "lpn-scaled", (Stage(3_000),)),
+    "lpn-grey": Model("grey", "lpn-scaled", (Stage(2_500),)),
+    "lpn-faces": Model("faces", "lpn-scaled", (Stage(1_500, gentle=0.5),), start="lpn-photographs"),
+    "lpn-histology": Model("histology", "lpn-scaled", (Stage(2_500),)),
     "ridge-photographs": Model("photographs", "ridge", (Stage(1_200),)),
     "ridge-grey": Model("grey", "ridge", (Stage(2_000),)),
 }
