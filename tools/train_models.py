@@ -123,8 +123,8 @@ MODELS = {
     "lpn-grey": Model("grey", "lpn-scaled", (Stage(2_500),)),
     "lpn-faces": Model("faces", "lpn-scaled", (Stage(1_500, gentle=0.5),), start="lpn-photographs"),
     "lpn-histology": Model("histology", "lpn-scaled", (Stage(2_500),)),
-    "ridge-photographs": Model("photographs", "ridge", (Stage(1_200),)),
-    "ridge-grey": Model("grey", "ridge", (Stage(2_000),)),
+    "ridge-photographs": Model("photographs", "ridge", (Stage(1_200, crop=48),)),
+    "ridge-grey": Model("grey", "ridge", (Stage(1_200, crop=48),)),
 }
 
 

@@ -224,6 +224,10 @@ def checked_count(count: int, lowest: int = 1, name: str = "iterations") -> int:
 
     Raises:
         InputError: it is not an integer, or below ``lowest``.
+
+    Example:
+        >>> checked_count(3)
+        3
     """
     try:
         steps = operator.index(count)

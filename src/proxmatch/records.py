@@ -35,7 +35,12 @@ CLAIMS = {
 
 
 def plain_family(name: str) -> str:
-    """Baselines belong to no family: they stand beside the rows of every one."""
+    """Baselines belong to no family: they stand beside the rows of every one.
+
+    Example:
+        >>> plain_family("baseline"), plain_family("lpn")
+        ('', 'lpn')
+    """
     return "" if name == "baseline" else name
 
 

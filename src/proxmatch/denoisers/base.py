@@ -112,6 +112,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     penalized: ClassVar[bool] = False
     #: How its weights are adapted.
     recipe: ClassVar[Recipe] = Recipe()
+    #: How it is trained from scratch, by name: ``model``, ``size`` and ``settings`` of a preset.
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
     #: How its convolutions lie in memory: channels last where that is faster on a CPU.
     memory_format: ClassVar[torch.memory_format] = torch.preserve_format
     #: What it is made from, if it belongs to one of :mod:`proxmatch.denoisers.families`.

@@ -345,7 +345,7 @@ class GradientStep(ProximalDenoiser):
         if not mu > 0:
             raise NotContractiveError(
                 f"L = {self.lipschitz:.3f} >= 1: D is not known to be a proximal map and L_H does "
-                "not exist; weaken it (tune), or adapt it with the contractivity penalty"
+                "not exist; weaken it (choose_strength), or adapt it with the contractivity penalty"
             )
         return 1.0 / mu
 

@@ -79,11 +79,9 @@ def fine_tune(
     Example:
         >>> import torch
         >>> from proxmatch.denoisers import LPN, LPNConfig
-        >>> from proxmatch.problems import denoising
         >>> source = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,), channels=1))
-        >>> images = [torch.full((1, 8, 8), 0.2 * k) for k in range(5)]
-        >>> found = fine_tune(source, images, TrainingSettings(steps=2), size=8, select="last",
-        ...                   problems=[denoising(8, channels=1, iterations=2)])
+        >>> found = fine_tune(source, [torch.zeros(1, 8, 8)], TrainingSettings(steps=2), size=8,
+        ...                   problems=[], select="last", held_out=False)
         >>> found.step, str(found.status)
         (2, 'completed')
     """

@@ -18,7 +18,7 @@ from pydantic import (
 
 from proxmatch.denoisers import GradientStepConfig, LPNConfig, ScaledLPNConfig
 from proxmatch.denoisers.checkpoint import explain
-from proxmatch.denoisers.ridge import RidgeConfig
+from proxmatch.denoisers.families import FAMILIES, family
 from proxmatch.errors import InputError
 from proxmatch.losses import LOSSES, GammaSchedule, Geometric
 
@@ -243,7 +243,7 @@ def _preset(
 
 
 #: The compact ones are sized for a CPU. The paper's leave learning rates, noise levels and sizes
-#: unsaid: theirs are those of the published code of each family.
+#: unsaid: theirs are those of the published code of each family. Families may bring their own.
 PRESETS: dict[str, Preset] = {
     "lpn-compact": _preset(
         LPNConfig.compact(),
@@ -269,16 +269,6 @@ PRESETS: dict[str, Preset] = {
         batch=4,
         optimizer=Optimizer(rate=1e-3, matrices=2e-3, decay=1.0, warmup=100, final=0.02, clip=1.0),
         averaging=0.997,
-    ),
-    "ridge": _preset(
-        RidgeConfig(levels=(0.003, 0.25)),
-        64,
-        0.05,
-        noise=Levels(),
-        steps=2_000,
-        batch=4,
-        optimizer=Optimizer(rate=5e-3, warmup=50, final=0.02, clip=0.3),
-        averaging=0.995,
     ),
     "lpn-scaled": _preset(
         ScaledLPNConfig(levels=(0.003, 0.25)),
@@ -320,4 +310,9 @@ PRESETS: dict[str, Preset] = {
         optimizer=Optimizer(rate=1e-4, betas=(0.9, 0.999), final=0.06, clip=1e-2),
         penalty=Penalty(limit=0.9, weight=1e-3, iterations=50, begin=0.99),
     ),
+}
+PRESETS |= {
+    name: Preset.model_validate(told)
+    for each in FAMILIES
+    for name, told in family(each).presets.items()
 }

@@ -25,6 +25,12 @@ def plot_curves(
             logarithmic axis.
         warm: number of steps of the warm start, which are shaded.
         figure: to draw into; a new one by default.
+
+    Example:
+        >>> import torch
+        >>> figure = plot_curves({"PSNR, dB": torch.tensor([[20.0, 25.0, 27.0]])})
+        >>> figure.axes[0].get_title()
+        'PSNR, dB'
     """
     if not curves:
         raise InputError("nothing was recorded to plot: pass truth=..., or record=('residual',)")

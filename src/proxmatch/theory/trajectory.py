@@ -177,6 +177,17 @@ def measure(
         tolerance: on the relative residual of the inverse.
         chunk: images handled at once.
         local: the k at which L_H is estimated on segments as well.
+
+    Example:
+        >>> from proxmatch.baselines import Wiener
+        >>> from proxmatch.problems import denoising
+        >>> x = torch.rand(2, 1, 8, 8, dtype=torch.float64)
+        >>> exact = Wiener.fit(x, 0.1).double()
+        >>> problem = denoising(8, channels=1, iterations=2, dtype=torch.float64)
+        >>> y = problem.measure(x)
+        >>> run = pnp_pgd(exact, y, problem, record=["iterates"], warm=0)
+        >>> measure(run.iterates, run.queries, y, problem, reference=exact).mismatch.max().item()
+        0.0
     """
     count, steps = queries.shape[:2]
     if iterates.dtype != torch.float64 or iterates.shape[:2] != (count, steps + 1):

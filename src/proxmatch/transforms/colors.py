@@ -75,7 +75,7 @@ class ColorStatistics:
             )
             return cls(mean, covariance)
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"these are no color statistics: {error}") from error
+            raise InputError(f"these are not color statistics: {error}") from error
 
 
 def color_statistics(images: Tensor) -> ColorStatistics:

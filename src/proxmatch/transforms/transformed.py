@@ -58,8 +58,8 @@ class Transformed(Wrapped):
         if not mu > 0:
             raise NotContractiveError(
                 f"the eigenvalues of J are only known to be above {mu:.3f}: this is not known to "
-                "be a proximal map and L_H does not exist; weaken it (tune), or adapt the denoiser "
-                "with the contractivity penalty"
+                "be a proximal map and L_H does not exist; weaken it (choose_strength), or adapt "
+                "the denoiser with the contractivity penalty"
             )
         return 1 / mu
 

@@ -19,7 +19,7 @@ nodes.
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -101,6 +101,19 @@ class Ridge(ProximalDenoiser):
 
     trainable = True
     recipe = Recipe(clip=1.0, rate=2e-3)
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "ridge": {
+            "model": RidgeConfig(levels=(0.003, 0.25), sigma=0.05),
+            "size": 64,
+            "settings": {
+                "noise": {"low": 0.003, "high": 0.25},
+                "steps": 2_000,
+                "batch": 4,
+                "optimizer": {"rate": 5e-3, "warmup": 50, "final": 0.02, "clip": 0.3},
+                "averaging": 0.995,
+            },
+        }
+    }
     config: RidgeConfig
 
     def __init__(self, config: RidgeConfig | None = None) -> None:
