@@ -64,6 +64,16 @@ def test_no_part_is_wider_than_the_window(page: Any) -> None:
     assert page.evaluate(width) <= page.viewport_size["width"]
 
 
+def test_the_pictures_are_above_the_fold(browser: Any, address: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("#compare:not([hidden])")
+    box = page.locator("#compare").bounding_box()
+    assert box["y"] + box["height"] <= 800
+    context.close()
+
+
 def test_the_page_is_one_file_below_15_mb(address: str) -> None:
     file = Path(address.removeprefix("file://"))
     assert file.stat().st_size < 15e6
@@ -187,7 +197,7 @@ def test_the_story_can_be_chosen(page: Any) -> None:
         for name in names:
             select.select_option(name)
             seen.add(fingerprint(page, f"#compare {canvas}"))
-        assert len(seen) == len(names) == 5
+        assert len(seen) == len(names) == 7
     assert fingerprint(page, "#compare .under") == truth
 
 
