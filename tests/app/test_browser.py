@@ -25,13 +25,16 @@ sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-SECONDS = 240_000
+#: Milliseconds before a test gives up: how fast this machine is, is not what is tested.
+PATIENCE = 240_000
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE
+        )
         yield chromium
         chromium.close()
 
@@ -40,7 +43,7 @@ def opened(browser: Any, address: str, troubles: list[str], width: int = 1280) -
     """A page on its own, with the smallest work it can ask for."""
     context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True)
     page = context.new_page()
-    page.set_default_timeout(SECONDS)
+    page.set_default_timeout(PATIENCE)
     page.on("console", lambda message: troubles.append(message.text))
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("request", lambda sent: sent.url.startswith((address, "data:", "blob:"))
@@ -79,6 +82,27 @@ def drawn(page: Any, canvas: str) -> str:
     return shown
 
 
+#: Everything on the page that can be used; each is, in one of the tests below.
+CONTROLS = [
+    "#file", "#simulate", "#side", "#problem", "#denoiser", "#strength", "#usual", "#reference",
+    "#iterations", "#run", "#cancel", "#source", "#budget", "#adapt", "#compare > input",
+    "#compare .left select", "#compare .right select", "#play", "#iteration", "#download",
+]  # fmt: skip
+#: Those that the script adds: pictures, options of the problem, samples, runs, what to download.
+ADDED = "#gallery, #options, #samples, #history, #adapted-download"
+
+
+def test_there_is_no_control_that_is_not_tested(page: Any) -> None:
+    rest = page.evaluate(
+        """([known, added]) => [...document.querySelectorAll('input, select, button, a[download]')]
+        .filter(e => !e.closest(added) && !known.some(one => e.matches(one)))
+        .map(e => e.outerHTML)""",
+        [CONTROLS, ADDED],
+    )
+    assert rest == []
+    assert all(page.locator(one).count() == 1 for one in CONTROLS)
+
+
 def test_a_reconstruction_can_be_watched_and_done_again(page: Any, tmp_path: Path) -> None:
     page.click("#gallery [data-id=rocket]")
     run(page)
@@ -111,6 +135,9 @@ def test_a_reconstruction_can_be_watched_and_done_again(page: Any, tmp_path: Pat
     # the curves tell their values
     page.locator("#chart-psnr svg[role=img]").press("End")
     assert f"{shown:.2f} dB" in page.inner_text("#chart-psnr .tip")
+    for chart in ("#chart-psnr", "#chart-fit"):
+        page.click(f"{chart} summary")
+        assert page.locator(f"{chart} .values tbody td").count() == 5  # x_0 ... x_4
     # the download does the same on the command line
     with page.expect_download() as found:
         page.click("#download")
@@ -141,6 +168,10 @@ def test_the_result_follows_the_strength(page: Any) -> None:
     assert "level 0.17" in page.inner_text("#strength-value")
     assert drawn(page, ".under") != before
     assert not page.locator("#usual").is_checked()
+    page.check("#usual")
+    assert page.inner_text("#strength-value") == "chosen for you"
+    page.uncheck("#usual")
+    assert "level 0.17" in page.inner_text("#strength-value")
 
 
 def test_every_choice_counts(page: Any) -> None:
@@ -268,6 +299,10 @@ def test_a_denoiser_is_adapted_and_used(page: Any) -> None:
     assert page.locator("#candidates tr").count() >= 1
     assert "held-out" in page.inner_text("#evidence-text")
     assert page.input_value("#denoiser") == "lpn-photographs adapted 1"
+    with page.expect_download() as found:
+        page.click("#adapted-download a")
+    with zipfile.ZipFile(found.value.path()) as archive:
+        assert any(name.endswith("config.json") for name in archive.namelist())
     run(page)
     assert "adapted 1" in page.inner_text("#history")
 

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 from skimage import data, filters, transform
 
-SHOWN = ("source", "reference", "none", "mse", "pm", "adapm", "aligned")
+SHOWN = ("source", "reference", "none", "wiener", "tv", "mse", "pm", "adapm", "aligned")
 FRAMES = [0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 35, 40]
 SHOTS = [1, 5, 25, 50]
 PROBLEMS = ["deblurring", "super-resolution"]

@@ -16,6 +16,8 @@ sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+#: Milliseconds before a test gives up: how fast this machine is, is not what is tested.
+PATIENCE = 240_000
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE
+        )
         yield chromium
         chromium.close()
 
@@ -35,6 +39,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(params=[1280, 400])
 def page(request: pytest.FixtureRequest, browser: Any, address: str) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": request.param, "height": 900})
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
@@ -62,6 +67,17 @@ def test_no_part_is_wider_than_the_window(page: Any) -> None:
     assert page.evaluate(width) <= page.viewport_size["width"]
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert page.evaluate(width) <= page.viewport_size["width"]
+
+
+def test_the_pictures_are_above_the_fold(browser: Any, address: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("#compare:not([hidden])")
+    box = page.locator("#compare").bounding_box()
+    assert box["y"] + box["height"] <= 800
+    context.close()
 
 
 def test_the_page_is_one_file_below_15_mb(address: str) -> None:
@@ -187,7 +203,7 @@ def test_the_story_can_be_chosen(page: Any) -> None:
         for name in names:
             select.select_option(name)
             seen.add(fingerprint(page, f"#compare {canvas}"))
-        assert len(seen) == len(names) == 5
+        assert len(seen) == len(names) == 7
     assert fingerprint(page, "#compare .under") == truth
 
 
@@ -357,6 +373,7 @@ CONTRAST = """() => {
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_background(browser: Any, address: str, scheme: str) -> None:
     context = browser.new_context(color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(address)
     page.wait_for_selector("#browser .spark path")

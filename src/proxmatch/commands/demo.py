@@ -1,4 +1,4 @@
-"""``proxmatch demo``: one story on whole pictures, in four minutes."""
+"""``proxmatch demo``: one story on whole pictures, in three minutes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(
     """Reconstruct damaged pictures with a denoiser of the wrong domain, and adapt it.
 
     Beside the right denoiser and the plain methods, with a certificate, before/after pictures and
-    a page that opens offline: four minutes on two cores, nothing to download.
+    a page that opens offline: at most three minutes on two cores, nothing to download.
 
     Example: proxmatch demo --out demo-out
     """

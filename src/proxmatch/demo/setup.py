@@ -65,7 +65,7 @@ class Setup:
     seed: int = 0
 
 
-#: About four minutes on two cores.
+#: At most three minutes on two cores.
 REAL = Setup()
 #: The same with next to no work in it: whether everything runs, not what is true.
 TINY = replace(

@@ -10,17 +10,20 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from proxmatch.baselines import no_denoiser, total_variation, wiener_filter
+from proxmatch.baselines import TotalVariation, no_denoiser, wiener_filter
 from proxmatch.data import encode_image
+from proxmatch.demo.cores import side_by_side
 from proxmatch.demo.pictures import crops, spread, whole
 from proxmatch.demo.setup import REAL, Picture, Setup
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum, load
+from proxmatch.denoisers.spectrum import Spectrum
 from proxmatch.diagnosis import Diagnosis, diagnose
 from proxmatch.learning import adapt, gentle_settings
 from proxmatch.pnp import PnPResult, Status, pnp_pgd
@@ -28,20 +31,27 @@ from proxmatch.problems import Problem, make_problem
 from proxmatch.transforms import Relaxed, Tuned, choose_strength
 from proxmatch.transforms.strength import Trial
 
+TV = "total variation"
+#: The rows of the comparison, in order.
+ROWS = {
+    "wrong": "wrong: {plan.wrong}",
+    "adapted": "the same, adapted",
+    "right": "right: {plan.right}",
+    "wiener": "Wiener filter",
+    "tv": TV,
+    "none": "no denoiser",
+}
 #: What :func:`tell` reports, in this order.
 STAGES = (
-    "the plain methods, on the crops",
     "the wrong denoiser: diagnosis, beside the right one",
+    "the plain methods, on the crops",
     "adapting it to the crops",
-    "the adapted denoiser: its strength",
-    "whole pictures: the wrong denoiser",
-    "whole pictures: the adapted denoiser",
-    "whole pictures: the right denoiser",
-    "whole pictures: Wiener filter",
-    "whole pictures: total variation",
-    "whole pictures: no denoiser",
+    *(f"whole pictures: {name}" for name in (
+        "the wrong denoiser", "the adapted denoiser", "the right denoiser", "Wiener filter", TV,
+        "no denoiser",
+    )),
     "the certificate",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -158,78 +168,85 @@ class Story:
 
 
 def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: None) -> Story:
-    """Do what the plan says.
+    """Do what the plan says, in pieces side by side (:mod:`proxmatch.demo.cores`).
 
     Args:
         plan: the pictures and how much is done.
-        on_stage: called with what comes next, one of :data:`STAGES`.
+        on_stage: called with what is waited for, one of :data:`STAGES`.
     """
     ahead = iter(STAGES)
 
-    def stage() -> None:
+    def done(*pieces: Future[Any]) -> list[Any]:
         on_stage(next(ahead))
+        return [piece.result() for piece in pieces]
 
-    stage()
-    source = load(plan.wrong)
     scenes = tuple(_scene(about, plan) for about in plan.pictures)
     parts = [crops(whole(name, plan.reduce), plan.size, plan.crops) for name in plan.others]
     few = torch.cat(parts)
     some = few[spread(len(few), plan.judged)]
     small = problem_of(plan, (plan.size, plan.size))
-    plain: dict[str, Tuned[Any]] = {
-        "wiener": wiener_filter(few, small, seed=plan.seed),
-        "tv": total_variation(some, small, seed=plan.seed),
-        "none": no_denoiser(some, small, seed=plan.seed),
-    }
+    with side_by_side() as begin:
+        adapting = begin(_adapted, few, some, small, plan)
+        diagnosing = begin(_diagnosed, some, small, plan)
+        fitting = begin(wiener_filter, few, small, seed=plan.seed)
+        stopping = begin(no_denoiser, some, small, seed=plan.seed)
 
-    stage()
-    reference = load(plan.right)
-    diagnosis = diagnose(
-        {plan.wrong: source}, some, small, sources={plan.right: reference}, seed=plan.seed
-    )
-    wrong = _strong(source, plan.wrong, diagnosis)
-    right = _strong(reference, plan.right, diagnosis)
-    stage()
-    started = time.perf_counter()
-    trained = _adapted(source, few, small, plan)
-    seconds = time.perf_counter() - started
-    stage()
-    adapted = choose_strength(trained, some, small, measured=plan.measured, seed=plan.seed)
-    chosen: dict[str, Tuned[Any]] = {"wrong": wrong, "adapted": adapted, "right": right, **plain}
-    names = {
-        "wrong": f"wrong: {plan.wrong}",
-        "adapted": "the same, adapted",
-        "right": f"right: {plan.right}",
-        "wiener": "Wiener filter",
-        "tv": "total variation",
-        "none": "no denoiser",
-    }
-    rows, first = [], None
-    for key, tuned in chosen.items():
-        stage()
-        runs = [_run(scene, tuned, key) for scene in scenes]
-        first = runs[0] if key == "adapted" else first
-        rows.append(_row(key, names[key], tuned, runs))
-    stage()
-    assert first is not None  # noqa: S101
+        [diagnosis] = done(diagnosing)
+        wiener, none = done(fitting, stopping)
+        chosen: dict[str, Tuned[Any]] = {
+            "wrong": _strong(plan.wrong, diagnosis),
+            "right": _strong(plan.right, diagnosis),
+            "wiener": wiener,
+            "tv": _strong(TV, diagnosis),
+            "none": none,
+        }
+        runs = {
+            key: [begin(_run, scene, tuned, key) for scene in scenes]
+            for key, tuned in chosen.items()
+        }
+        [(adapted, seconds)] = done(adapting)
+        chosen["adapted"] = adapted
+        runs["adapted"] = [begin(_run, scene, adapted, "adapted") for scene in scenes]
+        rows = tuple(
+            _row(key, name.format(plan=plan), chosen[key], done(*runs[key]))
+            for key, name in ROWS.items()
+        )
+        first: PnPResult = runs["adapted"][0].result()
+        at = _looked_at(first, plan)
+        spectra = done(*(begin(_spectrum, adapted.denoiser, first, k, plan) for k in at))
     return Story(
         plan=plan,
         scenes=scenes,
         crops=few,
-        rows=tuple(rows),
+        rows=rows,
         diagnosis=diagnosis,
         adapted=adapted.denoiser,
-        eigenvalues=_eigenvalues(adapted.denoiser, first, scenes[0].about.name, plan),
+        eigenvalues=Eigenvalues(
+            picture=scenes[0].about.name,
+            at=tuple(at),
+            smallest=tuple(float(each.smallest) for each in spectra),
+            residuals=tuple(float(each.smallest_residual) for each in spectra),
+            lanczos=plan.lanczos,
+        ),
         warm=first.warm,
         seconds=seconds,
     )
 
 
-def _strong(denoiser: ProximalDenoiser, name: str, diagnosis: Diagnosis) -> Tuned[Any]:
+def _diagnosed(some: Tensor, problem: Problem, plan: Setup) -> Diagnosis:
+    """The wrong denoiser beside the right one and the plain methods."""
+    wrong, right = ({name: load(name)} for name in (plan.wrong, plan.right))
+    return diagnose(wrong, some, problem, sources=right, seed=plan.seed)
+
+
+def _strong(name: str, diagnosis: Diagnosis) -> Tuned[Any]:
     """A denoiser at the strength that the diagnosis chose for it on the crops."""
     one = next(each for each in diagnosis.standings if each.name == name)
     trial = Trial(one.strength, one.score, one.score, 0, one.seconds, one.scores, one.sigma)
-    return Tuned(Relaxed(denoiser, one.strength, one.sigma), trial, (trial,))
+    made: Any = TotalVariation(one.strength)
+    if name != TV:
+        made = Relaxed(load(name), one.strength, one.sigma)
+    return Tuned(made, trial, (trial,))
 
 
 def problem_of(plan: Setup, size: tuple[int, int]) -> Problem:
@@ -247,15 +264,19 @@ def _scene(about: Picture, plan: Setup) -> Scene:
 
 
 def _adapted(
-    source: ProximalDenoiser, few: Tensor, problem: Problem, plan: Setup
-) -> ProximalDenoiser:
-    """A short training on all crops; what is held out is the whole pictures."""
+    few: Tensor, some: Tensor, problem: Problem, plan: Setup
+) -> tuple[Tuned[Relaxed], float]:
+    """A short training on all crops, what is held out being the whole pictures; its seconds."""
+    started = time.perf_counter()
+    source = load(plan.wrong)
     settings = gentle_settings(
         source, len(few), steps=plan.steps, check_every=plan.steps, seed=plan.seed
     )
-    return adapt(
+    trained = adapt(
         source, few, problem=problem, settings=settings, select="last", held_out=False, draws=None
     ).denoiser
+    seconds = time.perf_counter() - started
+    return choose_strength(trained, some, problem, measured=plan.measured, seed=plan.seed), seconds
 
 
 def _run(scene: Scene, tuned: Tuned[Any], key: str) -> PnPResult:
@@ -296,21 +317,14 @@ def _row(key: str, name: str, tuned: Tuned[Any], runs: list[PnPResult]) -> Story
     )
 
 
-def _eigenvalues(
-    denoiser: ProximalDenoiser, run: PnPResult, picture: str, plan: Setup
-) -> Eigenvalues:
-    """At query points spread over a run, the last one among them."""
-    assert run.queries is not None  # noqa: S101
+def _looked_at(run: PnPResult, plan: Setup) -> list[int]:
+    """Steps spread over a run, the last one among them."""
     steps = int(run.iterations[0])
-    at = sorted({round(steps * (i + 1) / plan.certified) for i in range(plan.certified)})
-    found = [
-        jacobian_spectrum(denoiser, run.queries[:, k - 1], iterations=plan.lanczos, seed=plan.seed)
-        for k in at
-    ]
-    return Eigenvalues(
-        picture=picture,
-        at=tuple(at),
-        smallest=tuple(float(s.smallest) for s in found),
-        residuals=tuple(float(s.smallest_residual) for s in found),
-        lanczos=plan.lanczos,
-    )
+    return sorted({round(steps * (i + 1) / plan.certified) for i in range(plan.certified)})
+
+
+def _spectrum(denoiser: ProximalDenoiser, run: PnPResult, step: int, plan: Setup) -> Spectrum:
+    """The extreme eigenvalues of J_D at the query point of a step."""
+    assert run.queries is not None  # noqa: S101
+    point = run.queries[:, step - 1]
+    return jacobian_spectrum(denoiser, point, iterations=plan.lanczos, seed=plan.seed)

@@ -184,5 +184,5 @@ def _baselines(images: int, fitted: Sets, tuned: Sets) -> tuple[ScaleRow, ...]:
     return (
         *_rows("none", tuned, common, source="", pictures=(1,)),
         *_rows("wiener", fitted, common, source="", pictures=(1,)),
-        *_rows("tv", tuned, common, source=""),
+        *_rows("tv", tuned, common, source="", pictures=(1,)),
     )

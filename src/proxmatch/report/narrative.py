@@ -1,10 +1,11 @@
-"""The story in ten seconds: degraded, source, adapted, reference, truth."""
+"""The story in ten seconds: degraded, plain methods, source, adapted, reference, truth."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from proxmatch.methods import METHODS
 from proxmatch.records import Pictures, Setting
 from proxmatch.report import wording
 from proxmatch.report.album import Album, crop
@@ -14,15 +15,16 @@ from proxmatch.report.table_views import order_relaxations
 
 ADAPTED = ("pm", "adapm", "auto", "aligned", "mse")
 OURS = "auto"  # told in place of the paper's method where it is the best
+BASELINES = ("wiener", "tv")  # the plain methods that are told beside the learned prior
 SHOTS = 5  # the budget the story is told with, or the nearest to it
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """One of the five pictures.
+    """One of the pictures.
 
     Attributes:
-        key: degraded, source, adapted, reference or truth.
+        key: degraded, wiener, tv, source, adapted, reference or truth.
         label: what it is.
         mean: PSNR over all test images, in dB.
         picture: data URI.
@@ -46,9 +48,9 @@ class Narrative:
         chose: what ``auto`` returned, joined by "or" where sets differ; empty if it was not that.
         relaxation: of it; source and reference are told as they are.
         image: that is shown, if there are pictures.
-        means: PSNR in dB by method: source, adapted, reference, none; and ``alike``, the reference
-            with the relaxation of the adapted one where that is another.
-        stages: the five pictures.
+        means: PSNR in dB by method: source, adapted, reference, wiener, tv, none; and ``alike``,
+            the reference with the relaxation of the adapted one where that is another.
+        stages: the pictures, in the order in which they are told.
     """
 
     denoiser: Denoiser
@@ -94,6 +96,7 @@ def tell(
         "reference": _as_it_is("reference", every, block, start),
         "none": _beside("none", every, block, start),
         "alike": _beside("reference", every, block, start),
+        **{name: _as_it_is(name, every, block, start) for name in BASELINES},
     }
     means = {name: known[role] for name, role in roles.items() if role in known}
     if roles["alike"] == roles["reference"]:
@@ -102,6 +105,7 @@ def tell(
     shots = f"n = {start.n}" if start.n else ""
     labels = {
         "degraded": "degraded",
+        **{name: METHODS[name].label for name in BASELINES},
         "source": "source denoiser",
         "adapted": wording.context(looks[start.method].label, shots),
         "reference": "reference",
@@ -111,7 +115,9 @@ def tell(
     if album is not None and pictures is not None:
         shown = _shown(album, pictures, block, start, image)
     stages = tuple(
-        Chapter(key, label, means.get(key), shown.get(key)) for key, label in labels.items()
+        Chapter(key, label, means.get(key), shown.get(key))
+        for key, label in labels.items()
+        if key not in BASELINES or key in means or key in shown
     )
     return Narrative(
         denoiser=block,
@@ -169,11 +175,11 @@ def _preference(setting: Setting) -> tuple[bool, int, float]:
 def _as_it_is(
     method: str, settings: Iterable[Setting], block: Denoiser, start: Setting
 ) -> Setting | None:
-    """A denoiser without adaptation beside the start: at t = 1 where that is known."""
+    """What is not adapted, beside the start: at t = 1 where that is known, and of a like n."""
     found = [s for s in settings if block.has(s) and s.method == method]
     found = [s for s in found if s.problem == start.problem]
     order = order_relaxations(s.relaxation for s in found)
-    return min(found, key=lambda s: order.index(s.relaxation), default=None)
+    return min(found, key=lambda s: (order.index(s.relaxation), abs(s.n - start.n)), default=None)
 
 
 def _beside(
@@ -197,7 +203,7 @@ def _shown(
     last, size = len(pictures.frames) - 1, pictures.size
     strips = {s.setting: place for s, place in reversed(album.strips) if s.image == image}
     roles = {"adapted": start} | {
-        name: _as_it_is(name, strips, block, start) for name in ("source", "reference")
+        name: _as_it_is(name, strips, block, start) for name in ("source", "reference", *BASELINES)
     }
     for key, role in roles.items():
         if role is not None:

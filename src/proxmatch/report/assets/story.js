@@ -1,3 +1,6 @@
+/** The plain methods that are told beside the learned prior. */
+const BASELINES = ["wiener", "tv"];
+
 function tellStory() {
   const frame = $("#compare");
   const start = DATA.story;
@@ -25,7 +28,7 @@ function tellStory() {
     { name: "image", label: "Image", options: () => imageOptions(matching(["problem"])) },
     { name: "denoiser", label: "Denoiser", options: () => denoiserOptions(matching(["problem", "image"])) },
     { name: "adapted", label: "Adapted by", options: () => {
-      const found = matching(everything).filter((e) => !["source", "reference"].includes(e.method));
+      const found = matching(everything).filter((e) => !["source", "reference", ...BASELINES].includes(e.method));
       const sets = distinct(found.map((e) => e.set)).length > 1;
       return found.sort((a, b) => methodOrder(a.method) - methodOrder(b.method) || a.n - b.n || a.set - b.set)
         .map((e) => ({ value: key(e), label: look(e.method).label + (e.n ? `, n = ${e.n}` : "") + (sets && e.n ? `, set ${e.set}` : "") + relaxed(e, found) }));
@@ -64,6 +67,7 @@ function tellStory() {
     const adapted = found.find((e) => key(e) === state.adapted);
     const parts = {
       degraded: ["degraded", degraded[state.problem]?.[state.image]],
+      ...Object.fromEntries(BASELINES.map((name) => [name, [look(name)?.label, strip(name)]])),
       source: ["source denoiser", strip("source")],
       adapted: [adapted ? look(adapted.method).label + (adapted.n ? ` · n = ${adapted.n}` : "") : "adapted", adapted],
       reference: ["reference", strip("reference")],
