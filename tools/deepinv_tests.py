@@ -3,7 +3,8 @@
     python tools/deepinv_tests.py --out results/deepinv
 
 The tests that are installed with deepinv are copied to a folder, the lists of denoisers in
-``test_models.py`` are exchanged for ours, and pytest is run there. Pictures that deepinv would
+``test_models.py`` are exchanged for ours, tests of one denoiser are given each of ours, and pytest
+is run there. Pictures that deepinv would
 download are crops of scikit-image's. Writes README.md: what passed and what failed, and why.
 """
 
@@ -26,7 +27,21 @@ from proxmatch._internal.files import write_together
 #: Ours: of one channel as they are asked for, lifted from color where they are not.
 NAMES = ("gs-photographs", "gs-faces", "lpn-photographs", "wiener", "gradient-step-of-dncnn")
 #: Their tests that take any denoiser.
-TESTS = "denoiser_color or denoiser_gray or denoiser_1_channel or denoiser_sigma or perf_noise_map"
+TESTS = (
+    "denoiser_color or denoiser_gray or denoiser_1_channel or denoiser_sigma or perf_noise_map "
+    "or equivariant or complex_wrapper"
+)
+#: Tests of one denoiser of theirs: which one there, and the line with which ours takes its place.
+OF_ONE = {
+    "test_equivariant(imsize, device, batch_size": (
+        "dinv.models.DRUNet(in_channels=imsize[0], out_channels=imsize[0])",
+        "choose_denoiser(denoiser, imsize)",
+    ),
+    "test_complex_wrapper(mode, device, load_example_image": (
+        'dinv.models.DRUNet(pretrained="download")',
+        "choose_denoiser(denoiser, (3, 64, 64))",
+    ),
+}
 #: Appended to their ``test_models.py``.
 OURS = """
 
@@ -37,8 +52,9 @@ import skimage.data
 def choose_denoiser(name, imsize):
     channels = imsize[0]
     if name == "wiener":
-        generator = torch.Generator().manual_seed(0)
-        return pm.baselines.Wiener.fit(torch.rand(2, channels, 16, 16, generator=generator), 0.1)
+        images = pm.embedded("photographs").adaptation[:8]
+        gray = images.mean(1, keepdim=True).expand(-1, channels, -1, -1)
+        return pm.baselines.Wiener.fit(images if channels == 3 else gray, 0.1)
     if name == "gradient-step-of-dncnn":
         network = dinv.models.DnCNN(channels, channels, depth=4, nf=8, pretrained=None)
         return pm.GradientStep.of(network, channels=channels, smooth=True)
@@ -53,6 +69,11 @@ def _example(name, img_size=64, **_):
 
 
 dinv.utils.load_example = _example
+
+
+@pytest.fixture
+def load_example_image():
+    return _example
 """
 
 
@@ -86,6 +107,12 @@ def exchanged(text: str) -> str:
     text = re.sub(
         r"MODEL_LIST_1_CHANNEL = \[.*?\]\nMODEL_LIST = .*?\]\n", ours, text, count=1, flags=re.S
     )
+    for test, (theirs, mine) in OF_ONE.items():
+        head, start, rest = text.partition(f"def {test}")
+        if not start or theirs not in rest:
+            sys.exit(f"deepinv {version('deepinv')} has no such {test}): see OF_ONE")
+        head = head.removesuffix("\n") + '\n@pytest.mark.parametrize("denoiser", MODEL_LIST)\n'
+        text = f"{head}{start}, denoiser{rest.replace(theirs, mine, 1)}"
     maps = [name for name in NAMES if name.startswith("gs-")]
     return text.replace('["drunet", "ram"]', repr(maps))
 
@@ -105,7 +132,10 @@ def table(report: Path) -> str:
     lines = [
         "# deepinv's own tests of denoisers\n",
         f"`tools/deepinv_tests.py`, deepinv {version('deepinv')}: {counts.count('passed')} of "
-        f"{len(counts)} pass.\n",
+        f"{len(counts)} pass. Levels come as numbers, vectors and maps, by position and by "
+        "keyword. `test_denoiser_perf` is left out: its marks are those of pretrained networks on "
+        "pictures that deepinv downloads. The weights of `gradient-step-of-dncnn` are random: a "
+        "test that asks for a gain in PSNR must fail with it.\n",
         "| test | denoiser | passed | what else |",
         "| --- | --- | --- | --- |",
     ]

@@ -7,6 +7,9 @@ which ``report`` is left out. A few small files are laid out in a folder, in whi
 of ``RIGHT`` and ``WRONG`` run one after the other. Writes README.md, and ends with exit code 1 if a
 command did not end as it should: right uses with the exit code beside them, wrong uses with 2, on
 one screen and without a traceback.
+
+With ``--tried`` it runs ``tools/tried.py`` instead, what new users tried and where they were stuck,
+and writes ``tried-again.md``. For that DATA holds ``xray/`` too.
 """
 
 from __future__ import annotations
@@ -16,8 +19,11 @@ import io
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
+import warnings
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -25,6 +31,7 @@ from pathlib import Path
 
 import torch
 from PIL import Image
+from tried import OBSTACLES, SETUP, TABLE, Tried
 
 import proxmatch as pm
 from proxmatch._internal.files import write_together
@@ -32,6 +39,7 @@ from proxmatch.cli import run
 from proxmatch.data import encode_image, read_file
 from proxmatch.denoisers import LPN, LPNConfig
 
+ROOT = Path(__file__).parents[1]
 SCREEN = 24  # lines
 KEPT = 30  # of an output; what is longer is cut in the middle
 
@@ -195,14 +203,17 @@ class Done:
     printed: str
     code: int
 
-    def markdown(self) -> str:
+    def terminal(self) -> str:
         """As in a terminal, cut where it is long."""
         lines = [line.rstrip() for line in self.printed.rstrip().splitlines()]
         if len(lines) > KEPT:
             half = KEPT // 2
             lines = [*lines[:half], f"... ({len(lines) - 2 * half} lines)", *lines[-half:]]
-        shown = "\n".join([f"$ proxmatch {self.command}", *lines, f"exit code {self.code}"])
-        return f"```console\n{shown}\n```\n"
+        return "\n".join([f"$ proxmatch {self.command}", *lines, f"exit code {self.code}"])
+
+    def markdown(self) -> str:
+        """The same as a block."""
+        return f"```console\n{self.terminal()}\n```\n"
 
 
 def main() -> None:
@@ -211,6 +222,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--experiment", type=Path)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tried", action="store_true")
     args = parser.parse_args()
     os.environ |= {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
     out, data = args.out.resolve(), args.data.resolve()
@@ -220,9 +232,11 @@ def main() -> None:
         lay_out(data)
         if experiment is not None:
             Path("DATA/experiment").symlink_to(experiment)
-        page = "".join(chapters(faults))
+        if args.tried:
+            lay_out_more(data)
+        page = "".join(again(faults) if args.tried else chapters(faults))
     out.mkdir(parents=True, exist_ok=True)
-    write_together(out, {"README.md": page.encode()})
+    write_together(out, {"tried-again.md" if args.tried else "README.md": page.encode()})
     sys.stderr.write("".join(f"{fault}\n" for fault in faults))
     sys.exit(1 if faults else 0)
 
@@ -256,6 +270,65 @@ def chapters(faults: list[str]) -> Iterator[str]:
             faults.append(f"it wrote {[p.name for p in Path('OUT/new').iterdir()]}: {text}")
             shutil.rmtree("OUT/new")
         yield done.markdown()
+
+
+def again(faults: list[str]) -> Iterator[str]:
+    """The page of what was tried before, piece by piece."""
+    yield (
+        "# Tried again\n\n`tools/transcript.py --tried`: what new users tried, what happened to "
+        "them then, and what happens now. Networks, pictures and budgets are small: these lines "
+        "show what is said, not what the methods can do.\n"
+    )
+    guides = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.rst"))}
+    space = {"README": (ROOT / "README.md").read_text(), "GUIDES": guides, "killed": killed}
+    exec(SETUP, space)  # noqa: S102
+    for title, entries in (("What was tried", TABLE), ("Obstacles", OBSTACLES)):
+        yield f"\n## {title}\n"
+        for entry in entries:
+            printed = said(entry, space)
+            sys.stderr.write(f"{entry.title}\n")
+            if entry.expected not in printed or "This is a defect" in printed:
+                faults.append(f"no {entry.expected!r}: {entry.title}")
+            yield f"\n### {entry.title}\n\nThen: {entry.then}.\n\n"
+            yield f"```text\n{printed.rstrip()}\n```\n"
+
+
+def said(entry: Tried, space: dict[str, object]) -> str:
+    """The lines of an entry and what they print: commands, and pieces of Python between them."""
+    pieces: list[list[str]] = []
+    for line in entry.lines.splitlines():
+        if not pieces or line.startswith("$") or pieces[-1][0].startswith("$"):
+            pieces.append([])
+        pieces[-1].append(line)
+    text = ""
+    for piece in pieces:
+        if piece[0].startswith("$"):
+            done = call(piece[0].removeprefix("$").strip())
+            text += done.terminal() + "\n"
+            continue
+        lines = "\n".join(piece)
+        shown = io.StringIO()
+        with redirect_stdout(shown), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            try:
+                exec(lines, space)  # noqa: S102
+            except Exception as error:  # what a user would see
+                shown.write(f"{type(error).__name__}: {error}\n")
+        told = [f"{type(w.message).__name__}: {w.message}\n" for w in caught]
+        prompt = "".join(f">>> {line}\n" for line in piece)
+        text += prompt + "".join(dict.fromkeys(told)) + shown.getvalue()
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def killed(text: str) -> None:
+    """Run a command in a process of its own, and end it with SIGKILL after its first checkpoint."""
+    command = [sys.executable, "-m", "proxmatch", *shlex.split(text)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603
+    state = Path(shlex.split(text)[-1]) / "state.safetensors"
+    while process.poll() is None and not state.exists():
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
 
 
 def call(text: str) -> Done:
@@ -297,6 +370,21 @@ def lay_out(data: Path) -> None:
     pm.save(LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,))), broken)
     weights = broken / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def lay_out_more(data: Path) -> None:
+    """What the lines of ``tools/tried.py`` need beside that."""
+    here = Path("DATA")
+    (here / "gray").mkdir()
+    xray = Image.open(sorted((data / "xray").glob("*.jpg"))[0]).convert("L").resize((256, 256))
+    xray.crop((96, 96, 160, 160)).save(here / "gray" / "xray.png")
+    deep = read_file(here / "gray" / "xray.png").pixels[:1]
+    (here / "gray" / "deep.png").write_bytes(encode_image(deep, bits=16))
+    photograph = Image.open(sorted((data / "cbsd68").glob("*.png"))[4])
+    photograph.crop((100, 100, 228, 228)).save(here / "photographs" / "large.png")
+    faces = sorted((data / "celeba" / "img_align_celeba").glob("*.jpg"))[6:16]
+    _copy(faces, here / "more-faces")
+    (here / "short.yaml").write_text("{steps: 60, batch: 2, checkpoint_every: 5}\n")
 
 
 def _copy(files: list[Path], folder: Path) -> None:

@@ -6,6 +6,8 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -328,6 +330,52 @@ def test_train_and_go_on(proxmatch: Run, pictures: Path, tmp_path: Path, setting
     other = proxmatch(*common, "--validation", 0, "--seed", 6)
     assert other.code == 2
     assert "other settings (seed)" in other.err
+
+
+def test_an_interrupted_training_says_where_it_goes_on(
+    proxmatch: Run, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings.yaml").write_text("{steps: 3, batch: 2, checkpoint_every: 1}")
+
+    @contextmanager
+    def stopped(total: int, title: str) -> Iterator[Callable[[int, float], None]]:
+        def on_step(step: int, loss: float) -> None:
+            if step == 2:
+                raise KeyboardInterrupt
+
+        yield on_step
+
+    common = (
+        "train", "gs", "--images", pictures, "--config", tmp_path / "settings.yaml",
+        "--validation", 0, "--out", tmp_path / "run",
+    )  # fmt: skip
+    with monkeypatch.context() as patched:
+        patched.setattr("proxmatch.learning.progress.bar", stopped)
+        assert proxmatch(*common).code == 130
+    done = proxmatch(*common)
+    assert done.code == 0, done.err
+    assert "resumed at step 1 of 3" in done.err
+
+
+def test_train_goes_on_from_the_folder_of_a_model(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    model = load(small["gs"])
+    done = proxmatch(
+        "train", small["gs"], "--images", pictures, "--steps", 2, "--validation", 0,
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    trained = load(tmp_path / "run" / "model")
+    assert trained.record["settings"]["steps"] == 2
+    moved = [
+        float((p - q).abs().max())
+        for p, q in zip(trained.parameters(), model.parameters(), strict=True)
+    ]
+    assert 0 < max(moved) < 0.01
+    none = proxmatch("train", "resnet", "--images", pictures, "--out", tmp_path / "no")
+    assert none.code == 2
+    assert "folders of models" in none.err
 
 
 def test_the_seed_of_a_file_stands_unless_another_is_given(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proxmatch.commands import _screen
-from proxmatch.commands._options import Device, Json, Out, Threads, compute
+from proxmatch.commands._options import Device, Json, Out, Threads, compute, load_model
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def command(
-    family: Annotated[str, typer.Argument(help="lpn, gs, or a preset: lpn-compact, gs-paper ...")],
+    family: Annotated[
+        str,
+        typer.Argument(
+            help="lpn, gs, or a preset: lpn-compact, gs-paper ...; or the folder of a model to go "
+            "on from, such as `proxmatch import` writes"
+        ),
+    ],
     images: Annotated[Path, typer.Option(help="folder of clean images")],
     out: Out,
     config: Annotated[
@@ -48,21 +54,32 @@ def command(
     Example: proxmatch train lpn --images photographs --out runs/lpn --steps 2000
 
     Example: proxmatch train gs --channels 1 --images x-rays --out runs/gray
+
+    Example: proxmatch train models/ffdnet --images photographs --out runs/ffdnet --steps 500
     """
     from proxmatch._internal.locks import owned
     from proxmatch.data import ImageDomain
     from proxmatch.errors import InputError
-    from proxmatch.learning import PRESETS, RunStatus, TrainingSettings, train
+    from proxmatch.learning import PRESETS, RunStatus, TrainingSettings, state, train
     from proxmatch.learning.progress import bar
+    from proxmatch.learning.training import CROP, continued
 
     place = compute(device, threads)
     name = family if family in PRESETS else f"{family}-compact"
+    own = None
     if name not in PRESETS:
-        raise InputError(f"no family or preset {family!r}; there are lpn, gs, {', '.join(PRESETS)}")
-    preset = PRESETS[name]
+        if not Path(family).is_dir():
+            raise InputError(
+                f"no family or preset {family!r}; there are lpn, gs, {', '.join(PRESETS)}, and "
+                "folders of models"
+            )
+        name, own = family, load_model(family, place)
+    preset = PRESETS[name] if own is None else continued(own, CROP)
+    if own is not None and channels not in (None, own.channels):
+        raise InputError(f"{family} is for {own.channels} channel(s), not {channels}")
     if channels not in (None, 1, 3):
         raise InputError(f"pictures have 1 or 3 channels, not {channels}")
-    if channels is not None:
+    if channels is not None and own is None:
         model = preset.model.model_copy(update={"channels": channels})
         preset = preset.model_copy(update={"model": model})
     settings = TrainingSettings.from_yaml(config) if config else preset.settings
@@ -86,8 +103,11 @@ def command(
         held_out = held_out[:validation]
     stop = _screen.interruptible(lambda: _go_on(out))
     with owned(out), stop, bar(settings.steps, f"training {name}") as on_step:
+        before = state.read(out)
+        if before is not None and before.step < settings.steps:
+            _screen.say(f"resumed at step {before.step} of {settings.steps}")
         result = train(
-            preset,
+            preset if own is None else own,
             domain,
             out,
             settings=settings,

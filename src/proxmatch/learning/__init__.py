@@ -10,6 +10,7 @@ from proxmatch.learning.fine_tune import adaptation_settings, fine_tune, gentle_
 from proxmatch.learning.settings import (
     PRESETS,
     Augmentation,
+    Levels,
     Optimizer,
     Penalty,
     Preset,
@@ -29,6 +30,7 @@ __all__ = [
     "Candidate",
     "Check",
     "Evidence",
+    "Levels",
     "Optimizer",
     "Penalty",
     "Preset",

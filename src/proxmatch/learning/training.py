@@ -20,6 +20,7 @@ from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
 from proxmatch.learning.settings import PRESETS, Levels, Optimizer, Preset, TrainingSettings
 from proxmatch.learning.sources import stream, windows
+from proxmatch.pnp import checked_count
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 from proxmatch.transforms import color_statistics
 
@@ -52,6 +53,7 @@ def train(
     folder: str | Path,
     *,
     settings: TrainingSettings | None = None,
+    steps: int | None = None,
     start: ProximalDenoiser | None = None,
     validation: Tensor | None = None,
     problems: Sequence[Problem] | None = None,
@@ -67,6 +69,7 @@ def train(
         domain: images to train on, at least as large as the preset's crops.
         folder: gets the state and the log of the run, and the denoiser in ``model/``.
         settings: in place of the preset's.
+        steps: how many, in place of those of the settings.
         start: a denoiser whose weights it starts from (:meth:`ProximalDenoiser.inherit_`); from
             scratch by default.
         validation: images for the card, ``(B, C, H, W)``, as large as those of the deployment.
@@ -89,6 +92,8 @@ def train(
         continued(own, domain.size) if own is not None else _named(cast("str | Preset", preset))
     )
     settings = settings or preset.settings
+    if steps is not None:
+        settings = settings.model_copy(update={"steps": checked_count(steps, name="steps")})
     if domain.size < preset.size:
         raise InputError(
             f"the preset trains on {preset.size} x {preset.size} crops, the domain has "

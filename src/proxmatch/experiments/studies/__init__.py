@@ -9,6 +9,7 @@ from proxmatch.experiments.studies.certified import CERTIFICATES
 from proxmatch.experiments.studies.denoised import DENOISING
 from proxmatch.experiments.studies.detector import DETECTOR
 from proxmatch.experiments.studies.margins import PROXIMAL
+from proxmatch.experiments.studies.modalities import MODALITIES
 from proxmatch.experiments.studies.reconstructed import RECONSTRUCTION
 from proxmatch.experiments.studies.solver import SOLVER
 from proxmatch.experiments.studies.study import Study, Work, run_study
@@ -26,6 +27,7 @@ STUDIES: dict[str, Study] = {
         CERTIFICATES,
         ADAPTATION,
         DETECTOR,
+        MODALITIES,
     )
 }
 

@@ -57,6 +57,7 @@ class Study:
         compute: a cell: its settings to its result, JSON values.
         tables: text of its tables, in Markdown, from the cells (settings and result merged).
         code: modules and packages that compute its cells, beside its own and the core.
+        pictures: files beside the tables, from the same cells.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Study:
     compute: Callable[[Mapping[str, Any], Work], dict[str, Any]]
     tables: Callable[[Sequence[Mapping[str, Any]]], str]
     code: tuple[str, ...] = ()
+    pictures: Callable[[Sequence[Mapping[str, Any]]], dict[str, bytes]] | None = None
 
 
 def run_study(
@@ -101,8 +103,10 @@ def run_study(
             about = {"seconds": round(time.monotonic() - began, 1), "versions": versions()}
             store.write(key, Outcome({"settings": settings, "code": code, **about, **result}, {}))
         cells = [store.result(key) for key in keys if key in store]
-        text = study.tables([{**cell["settings"], **cell} for cell in cells])
-        write_together(out, {"README.md": f"# {study.title}\n\n{text}\n".encode()})
+        merged = [{**cell["settings"], **cell} for cell in cells]
+        page = f"# {study.title}\n\n{study.tables(merged)}\n".encode()
+        drawn = study.pictures(merged) if study.pictures is not None else {}
+        write_together(out, {**drawn, "README.md": page})
     on_cell(len(wanted), len(wanted), "")
     return out / "README.md"
 

@@ -1,0 +1,195 @@
+"""Modalities on real gray pictures: gray and lifted models against total variation and Wiener.
+
+X-rays and electron microscopy, reduced so that a crop shows a whole structure. Tomography measures
+the picture, MRI the same with a smooth phase, so that it is complex; PSNR of MRI is that of the
+magnitudes. The start is filtered back-projection for tomography and the zero-filled image for MRI.
+Every prior is at the strength that did best on other pictures of the domain. A color model is
+lifted (:mod:`proxmatch.transforms.lifted`).
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw
+from torch import Tensor
+
+from proxmatch.data import ImageDomain, encode_image
+from proxmatch.experiments.studies.priors import at_strength, identity_of, label_of, prior_of
+from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.metrics import psnr
+from proxmatch.pnp import pnp_pgd
+from proxmatch.problems import Problem, make_problem
+from proxmatch.transforms import Lifted, choose_strength
+
+SIZE = 64
+#: Folder and factor by which its pictures are reduced.
+DOMAINS = {"x-ray": ("xray", 6), "microscopy": ("microscopy", 2)}
+PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tomography 20": ("tomography", ("views=20",)),
+    "tomography 40": ("tomography", ("views=40",)),
+    "tomography 60": ("tomography", ("views=60",)),
+    "MRI 4 x": ("mri", ("acceleration=4",)),
+    "Poisson denoising": ("poisson-denoising", ()),
+    "Poisson deblurring": ("poisson-deblurring", ("peak=200",)),
+    "deblurring": ("deblurring", ()),
+    "super-resolution": ("super-resolution", ()),
+    "inpainting 70": ("inpainting", ("keep=0.3",)),
+}
+BASELINES = ("tv", "wiener")
+#: Pictures that strengths are chosen on, and test pictures unless another number is asked for.
+CHOSEN_ON, TESTED = 2, 4
+#: How much the pictures of the page are enlarged.
+ENLARGED = 2
+
+
+def plan(work: Work) -> list[dict[str, Any]]:
+    """A cell for each domain, problem and prior."""
+    return [
+        {
+            "domain": domain,
+            "problem": problem,
+            "prior": label_of(prior),
+            "model": prior,
+            "identity": None if prior in BASELINES else identity_of(prior),
+            "images": work.images or TESTED,
+            "seed": work.seed,
+        }
+        for domain in DOMAINS
+        for problem in PROBLEMS
+        for prior in (*BASELINES, *work.models)
+    ]
+
+
+@cache
+def pictures(domain: str, data: Path, count: int) -> tuple[Tensor, Tensor, str]:
+    """Pictures to choose on, test pictures, and a fingerprint of all."""
+    folder, reduced = DOMAINS[domain]
+    found = ImageDomain(data / folder, SIZE, crop="center", channels=1, downscale=reduced)
+    places = [round(i * len(found) / (count + CHOSEN_ON)) for i in range(count + CHOSEN_ON)]
+    every = found.tensor(places)
+    return every[:CHOSEN_ON], every[CHOSEN_ON:], found.fingerprint
+
+
+def with_phase(x: Tensor) -> Tensor:
+    """Real and imaginary part, ``(B, 2, H, W)``, of images with a smooth phase; both in [0, 1]."""
+    along = torch.linspace(-1, 1, x.shape[-1])
+    phase = 0.6 * torch.sin(2 * along[None, :] + along[:, None]) + 0.7
+    return torch.cat([x * phase.cos(), x * phase.sin()], dim=1)
+
+
+def magnitude(x: Tensor) -> Tensor:
+    """Of complex images; others as they are."""
+    return x.norm(dim=1, keepdim=True) if x.shape[1] == 2 else x
+
+
+@torch.no_grad()
+def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    """PSNR of every picture, at the start and at the end, and the first one."""
+    kind, options = PROBLEMS[settings["problem"]]
+    chosen_on, test, fingerprint = pictures(settings["domain"], work.data, settings["images"])
+    if kind == "mri":
+        chosen_on, test = with_phase(chosen_on), with_phase(test)
+    problem = make_problem(kind, SIZE, options, channels=test.shape[1])
+    denoiser, about = _strong(settings["model"], chosen_on, problem, settings["seed"])
+    y = problem.measure(test, seed=settings["seed"])
+    start = problem.initial(y)
+    run = pnp_pgd(denoiser, y, problem, record=(), on_divergence="ignore")
+    x = magnitude(test)
+    first = {"truth": x, "start": magnitude(start), "result": magnitude(run.images)}
+    return {
+        "psnr": [round(v, 4) for v in psnr(magnitude(run.images), x).tolist()],
+        "start": [round(v, 4) for v in psnr(magnitude(start), x).tolist()],
+        "status": [str(status) for status in run.status],
+        "pictures": {
+            name: base64.b64encode(encode_image(images[0].clamp(0, 1), bits=8)).decode()
+            for name, images in first.items()
+        },
+        "data": fingerprint,
+        "solver": problem.describe(),
+        **about,
+    }
+
+
+def _strong(model: str, images: Tensor, problem: Problem, seed: int) -> tuple[Any, dict[str, Any]]:
+    """A prior at the strength that does best on given images, lifted to their channels."""
+    if model in BASELINES:
+        return at_strength(model, images, problem, seed=seed)
+    prior = prior_of(model)
+    if prior.channels != images.shape[1]:
+        prior = Lifted(prior, images.shape[1])
+    found = choose_strength(prior, images, problem, seed=seed)
+    return found.denoiser, {
+        "strength": found.chosen.strength,
+        "sigma": found.chosen.sigma,
+        "margin": found.margin,
+    }
+
+
+def tables(cells: Sequence[Mapping[str, Any]]) -> str:
+    """One table a domain."""
+    parts = []
+    for domain in dict.fromkeys(cell["domain"] for cell in cells):
+        here = [cell for cell in cells if cell["domain"] == domain]
+        priors = list(dict.fromkeys(cell["prior"] for cell in here))
+        rows = []
+        for problem in dict.fromkeys(cell["problem"] for cell in here):
+            found = {cell["prior"]: cell for cell in here if cell["problem"] == problem}
+            one = next(iter(found.values()))
+            scores = [_score(found.get(prior)) for prior in priors]
+            margins = [f"{c['margin']:.2f}" for c in found.values() if c["margin"] is not None]
+            rows.append([problem, f"{np.mean(one['start']):.2f}", *scores, ", ".join(margins)])
+        header = [f"{domain}, {len(here[0]['psnr'])} pictures", "start", *priors, "t L"]
+        parts.append(markdown(header, rows))
+        parts += [
+            f"![{domain}, {problem}]({_file(domain, problem)})"
+            for problem in dict.fromkeys(cell["problem"] for cell in here)
+        ]
+    return "\n\n".join(parts)
+
+
+def _score(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return ""
+    diverged = cell["status"].count("diverged")
+    return f"{np.mean(cell['psnr']):.2f}" + (f" ({diverged} diverged)" if diverged else "")
+
+
+def sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
+    """The first test picture of each domain and problem: truth, start, and every prior."""
+    found: dict[str, bytes] = {}
+    for domain, problem in dict.fromkeys((cell["domain"], cell["problem"]) for cell in cells):
+        here = [c for c in cells if (c["domain"], c["problem"]) == (domain, problem)]
+        shown = {name: here[0]["pictures"][name] for name in ("truth", "start")}
+        shown |= {cell["prior"]: cell["pictures"]["result"] for cell in here}
+        side = SIZE * ENLARGED
+        sheet = Image.new("L", (side * len(shown), side + 14), 255)
+        for i, (name, content) in enumerate(shown.items()):
+            picture = Image.open(io.BytesIO(base64.b64decode(content))).convert("L")
+            sheet.paste(picture.resize((side, side), Image.Resampling.NEAREST), (i * side, 14))
+            ImageDraw.Draw(sheet).text((i * side + 2, 1), name, fill=0)
+        buffer = io.BytesIO()
+        sheet.save(buffer, "png", optimize=True)
+        found[_file(domain, problem)] = buffer.getvalue()
+    return found
+
+
+def _file(domain: str, problem: str) -> str:
+    return f"{domain}-{problem}.png".lower().replace(" ", "-")
+
+
+MODALITIES = Study(
+    "modalities",
+    "Gray pictures and other modalities, mean PSNR in dB",
+    plan,
+    compute,
+    tables,
+    pictures=sheets,
+)
