@@ -22,11 +22,11 @@ _ATEN = torch.ops.aten
 CONVOLUTIONS = (_ATEN.convolution.default, _ATEN.convolution_backward.default)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the convolutions of what runs under it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[tuple[Any, tuple[Any, ...]]] = []
 
     def __torch_dispatch__(

@@ -333,8 +333,8 @@ class ScaledLPN(ProximalDenoiser):
                 _add(most, other, meet * torch.einsum("o,oikl->i", delta, read))
         for layer in DIRECT:
             name = layer.name
-            taps = level.back if name == SQUARED else [level.tap[name]]
-            total += float((most[name] + sum(taps).flatten()).amax()) * tangent[name] ** 2
+            taps = torch.stack(level.back).sum(0) if name == SQUARED else level.tap[name]
+            total += float((most[name] + taps.flatten()).amax()) * tangent[name] ** 2
         alpha = float(self.config.convexity(at))
         return alpha + (1 - alpha) * (total + self.growth())
 
@@ -396,7 +396,7 @@ class ScaledLPN(ProximalDenoiser):
 
     def _filters(self, name: str) -> Tensor:
         """S of a layer."""
-        filters = self.filters[name]
+        filters: Tensor = self.filters[name]
         return filters / RIGID if name == SQUARED else filters
 
     def _weights(self) -> dict[str, Tensor]:
