@@ -83,7 +83,7 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
         (
             "reconstruct lpn-histology DATA/faces/000001.jpg --problem deblurring --simulate "
             "--out OUT/wrong-prior",
-            0,
+            1,
         ),
     ],
     "Diagnose": [
