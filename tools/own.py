@@ -183,12 +183,8 @@ def measured(before: ProximalDenoiser, space: dict[str, Any], test: Tensor) -> d
     }
 
     def network(z: Tensor, s: float) -> Tensor:
-        level = z.new_full((len(z), 1, 1, 1), s) if before.conditional else None
-        out: Tensor = (
-            before.get_submodule("network")(z, level)
-            if level is not None
-            else (before.get_submodule("network")(z))
-        )
+        levels = [z.new_full((len(z), 1, 1, 1), s)] if before.conditional else []
+        out: Tensor = before.get_submodule("network")(z, *levels)
         return out
 
     def denoising(denoise: Any) -> list[float]:

@@ -83,7 +83,7 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
         (
             "reconstruct lpn-histology DATA/faces/000001.jpg --problem deblurring --simulate "
             "--out OUT/wrong-prior",
-            0,
+            1,
         ),
     ],
     "Diagnose": [
@@ -287,7 +287,8 @@ def again(faults: list[str]) -> Iterator[str]:
         for entry in entries:
             printed = said(entry, space)
             sys.stderr.write(f"{entry.title}\n")
-            if entry.expected not in printed or "This is a defect" in printed:
+            output = [line for line in printed.splitlines() if not line.startswith((">>> ", "$ "))]
+            if entry.expected not in "\n".join(output) or "This is a defect" in printed:
                 faults.append(f"no {entry.expected!r}: {entry.title}")
             yield f"\n### {entry.title}\n\nThen: {entry.then}.\n\n"
             yield f"```text\n{printed.rstrip()}\n```\n"

@@ -172,7 +172,7 @@ $ train gs --images DATA/photographs --config DATA/short.yaml --validation 0 --o
 """,
         "resumed at step",
     ),
-    Tried("`models`", "no column of channels", "$ models\n", "channels"),
+    Tried("`models`", "no column of channels", "$ models\n", "gray"),
 )
 
 OBSTACLES = (

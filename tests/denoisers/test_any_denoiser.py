@@ -61,3 +61,13 @@ def test_it_is_no_reference_of_a_certificate() -> None:
     y = PROBLEM.measure(IMAGES)
     with pytest.raises(NotProximalError, match="needs a proximal map as its reference"):
         pm.certify({"own": shrink}, y, PROBLEM, reference=shrink)  # type: ignore[arg-type]
+
+
+def test_a_network_that_is_told_the_level_has_one_to_begin_with() -> None:
+    drunet = dinv.models.DRUNet(3, 3, nc=(4, 4, 4, 4), nb=1, pretrained=None).eval()
+    told = pm.GradientStep.of(drunet, smooth=True)
+    assert told.sigma == 0.05
+    assert pm.GradientStep.of(drunet, smooth=True, sigma=0.1).sigma == 0.1
+    assert told(IMAGES).equal(told(IMAGES, 0.05))
+    dncnn = dinv.models.DnCNN(3, 3, depth=3, nf=4, pretrained=None).eval()
+    assert pm.GradientStep.of(dncnn, smooth=True).sigma is None

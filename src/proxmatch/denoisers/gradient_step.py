@@ -40,6 +40,9 @@ from proxmatch.errors import (
     UnknownLipschitzError,
 )
 
+#: Noise level that a network of many levels is told where nobody says another.
+SIGMA = 0.05
+
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -206,7 +209,8 @@ class GradientStep(ProximalDenoiser):
             multiple: image sides it takes are multiples of this; others are padded.
             smooth: exchange activations with kinks for smooth ones, of this sharpness if it is a
                 number (:func:`proxmatch.denoisers.smooth`).
-            settings: ``sigma``, ``levels`` and ``lipschitz`` of :class:`GradientStepConfig`.
+            settings: ``sigma``, ``levels`` and ``lipschitz`` of :class:`GradientStepConfig`. A
+                network that is told the level is told 0.05 where nobody says another.
 
         Raises:
             InputError: the network cannot be called in this way.
@@ -216,6 +220,8 @@ class GradientStep(ProximalDenoiser):
         """
         given = describe(network, channels, told=told, residual=residual, multiple=multiple)
         kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
+        if given.told != "nothing":
+            settings = {"sigma": SIGMA, **settings}
         denoiser = cls(GradientStepConfig(channels=channels, **kind, **settings), network)
         denoiser.train(network.training)
         denoiser.tell_kinks()

@@ -17,13 +17,11 @@ from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.denoisers.given import Given, Told, describe, outputs
+from proxmatch.denoisers.gradient_step import SIGMA
 from proxmatch.errors import InputError, NotProximalError, ProxmatchError
 
 #: Whatever denoises: a proximal denoiser, one of deepinv, a network, a function.
 AnyDenoiser = Callable[..., Tensor] | ProximalDenoiser
-
-#: Noise level that a denoiser of many levels is told where nobody says another.
-SIGMA = 0.05
 
 
 class PlainDenoiser(ProximalDenoiser):

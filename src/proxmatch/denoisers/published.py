@@ -19,7 +19,7 @@ from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.checkpoint import build, explain
-from proxmatch.denoisers.gradient_step import GradientStep, GradientStepConfig
+from proxmatch.denoisers.gradient_step import SIGMA, GradientStep, GradientStepConfig
 from proxmatch.denoisers.lpn import LPNConfig
 from proxmatch.denoisers.networks import FFDNet, Network
 from proxmatch.errors import CheckpointError, InputError, UnsafeCheckpointError
@@ -299,6 +299,8 @@ def _plain(
         default = {}
     kinked = {**default, **settings}.get("activation", "R") == "R"
     default |= {"network": kind, "levels": LEVELS.get(kind), "smooth": kinked}
+    if kind in LEVELS:  # it is told the level
+        default["sigma"] = SIGMA
     config = GradientStepConfig(**{**default, **_joined(found, settings)})
     return config, {f"network.{name}": t for name, t in weights.items()}
 

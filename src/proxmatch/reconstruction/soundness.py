@@ -143,13 +143,16 @@ class Examination:
         }
 
     def signs(self) -> tuple[tuple[Sign, ...], ...]:
-        """The signs of each image, the strongest first; none for a sound one."""
+        """The signs of each image, the strongest first; none for a sound one.
+
+        FAR comes after the others, since it does not say what is wrong.
+        """
         shares = {sign: (share / LIMITS[sign]).tolist() for sign, share in self.shares().items()}
         return tuple(
             tuple(
                 sorted(
                     (sign for sign in Sign if not shares[sign][i] < 1),
-                    key=lambda sign: -shares[sign][i],
+                    key=lambda sign: (sign is Sign.FAR, -shares[sign][i]),
                 )
             )
             for i in range(len(self.change))
