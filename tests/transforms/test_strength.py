@@ -160,6 +160,29 @@ def test_two_numbers_are_chosen_together_under_a_bound(images: Tensor) -> None:
     assert {trial.strength for trial in free.table} <= {2.0**-k for k in range(5)}
 
 
+@pytest.mark.parametrize(
+    ("measured", "t"), [([50.0, 0.5, 0.5], 1.0), ([50.0, 0.5, 40.0], 0.95 / 50)]
+)
+def test_a_first_look_along_a_bad_run_does_not_bind(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch, measured: list[float], t: float
+) -> None:
+    """L is 50 along the first run and 0.5 along the chosen one: t is raised, if it stays so."""
+    looks = iter(measured)
+    monkeypatch.setattr(
+        "proxmatch.transforms.strength._Simulation.along_runs", lambda *_, **__: next(looks)
+    )
+    model, problem = expansive(), gaussian_deblurring(16, iterations=2)
+    monkeypatch.setattr("proxmatch.transforms.strength.HALVINGS", 0)
+    monkeypatch.setattr("proxmatch.transforms.strength.ROUNDS", 2)
+    found = choose_strength(model, images[:1, :, :16, :16], problem)
+    assert found.chosen.strength in (pytest.approx(t), pytest.approx(0.95 / 50))
+    if t == 1.0:
+        assert max(trial.strength for trial in found.table) == pytest.approx(1.0)
+        assert found.chosen.psnr == max(trial.psnr for trial in found.table)
+    else:
+        assert (found.chosen.strength, found.lipschitz) == (pytest.approx(t), 0.5)
+
+
 def test_a_denoiser_of_many_levels_keeps_its_strength_in_a_file(tmp_path: Path) -> None:
     model = Relaxed(expansive(), 0.4, 0.02, 1.9)
     save(model, tmp_path)

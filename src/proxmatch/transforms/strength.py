@@ -58,6 +58,9 @@ WEAKEST = 0.02
 BEGIN = 5
 #: t L of a proximal map by choice.
 MARGIN = 0.95
+#: How much larger t must be allowed to be, once L is known along the chosen run, to try again: the
+#: run that L was first measured along may have been a bad one, with a far larger L.
+RAISE = 1.5
 #: Where the measurements are reconstructed at before any strength is chosen: t, or s.
 MIDDLING, MIDDLING_LEVEL = 0.1, 0.03
 #: Points of a run, images and Lanczos iterations with which L is measured along it.
@@ -474,6 +477,7 @@ def _two_numbers(
         middling = Relaxed(denoiser, 0.5, levels[place])
         constant = constant or score.along_runs(denoiser, middling, images=1)
         largest = min(1.0, MARGIN / constant)
+    verified: list[tuple[Trial, float]] = []  # with the L of their runs
     for number in range(ROUNDS):  # L is known better after each one
         place, t = climb(place, largest), largest
         best = trials[place, t]
@@ -489,13 +493,20 @@ def _two_numbers(
         if not bounded or (not measured and constant is not None):
             break
         constant = score.along_runs(denoiser, chosen)
-        if not proximal or best.strength * constant < 1:
+        if not proximal:
             break
-        largest = MARGIN / constant
+        allowed = min(1.0, MARGIN / constant)
+        if best.strength * constant < 1:
+            verified.append((best, constant))
+            if best.strength < largest or allowed < RAISE * largest:
+                break  # a larger t would not be better, or not much larger
+        largest = allowed
         if largest < WEAKEST:  # next to no prior is left: no level makes a difference
             at(place, largest)
             best = trials[place, largest]
             break
+    if verified:
+        best, constant = max(verified, key=lambda pair: pair[0].psnr)
     chosen = Relaxed(denoiser, best.strength, best.sigma, constant)
     return Tuned(chosen, best, tuple(trials.values()), constant)
 
