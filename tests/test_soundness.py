@@ -8,15 +8,8 @@ from torch import Tensor
 
 import proxmatch as pm
 from proxmatch.errors import MismatchedPhysicsWarning, SuspiciousWarning
-from proxmatch.metrics import psnr
 from proxmatch.pnp import Status
 from proxmatch.problems import denoising, gaussian_deblurring, inpainting
-from proxmatch.reconstruction.smooth_field import (
-    _conjugate_gradients,
-    _slopes,
-    _slopes_adjoint,
-    smooth_field,
-)
 from proxmatch.reconstruction.soundness import Sign, check_measured_noise, examine, noise_level
 
 PICTURES = pm.embedded("photographs").test[:2]
@@ -107,46 +100,3 @@ def test_noise_far_from_that_of_the_problem_is_told(said: float, there: float) -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_measured_noise(denoising(64, noise=there), y)
-
-
-def test_a_smooth_picture_is_found_without_a_prior() -> None:
-    for problem in (gaussian_deblurring(64), inpainting(64), denoising(64, noise=0.05)):
-        y = problem.measure(PICTURES)
-        start = problem.initial(y)
-        noise = (problem.physics.A(PICTURES) - y).square().mean()
-        found = smooth_field(y, problem, start, noise)
-        gained = psnr(found.images, PICTURES) - psnr(start, PICTURES)
-        assert bool((gained > 0.3).all())
-        error = (found.images - PICTURES).flatten(1).square().mean(1)
-        assert bool(((found.spread > error / 10) & (found.spread < 10 * error)).all())
-
-
-def test_the_smooth_picture_solves_its_equation() -> None:
-    """Against a dense solver: the minimizer of data term and weighted slopes."""
-    problem = denoising(6, noise=0.1, channels=1, dtype=torch.float64)
-    x = torch.rand(1, 1, 6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    slopes = torch.func.jacrev(lambda z: torch.cat([s.flatten() for s in _slopes(z)]))(x)
-    slopes = slopes.reshape(-1, 36)
-    weights = torch.rand(36, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    dense = torch.eye(36, dtype=torch.float64) + slopes.T @ (weights.repeat(2)[:, None] * slopes)
-
-    def normal(z: Tensor) -> Tensor:
-        parts = (weights.view(1, 1, 6, 6) * s for s in _slopes(z))
-        return z + _slopes_adjoint(*parts)
-
-    assert torch.allclose(normal(x).flatten(), dense @ x.flatten())
-    found = _conjugate_gradients(normal, problem.measure(x), torch.zeros_like(x))
-    expected = torch.linalg.solve(dense, problem.measure(x).flatten())
-    assert torch.allclose(found.flatten(), expected, atol=1e-4)
-
-
-def test_a_run_that_goes_the_wrong_way_is_noticed() -> None:
-    """What no other sign sees: in range, smooth, and it explains the measurements."""
-    problem = inpainting(64)
-    flat = PICTURES.mean((2, 3), keepdim=True).expand_as(PICTURES) * 0.9
-    y = problem.measure(flat)
-    hidden = problem.physics.A(torch.ones_like(flat)) == 0
-    wrong = torch.where(hidden, flat + 0.1, flat)
-    found = examine(wrong, y, problem)
-    assert all(Sign.FAR in signs for signs in found.signs())
-    assert float(found.misfit.max()) < 1e-6

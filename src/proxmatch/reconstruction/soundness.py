@@ -13,16 +13,9 @@ no truth, each a mean square over the pixels:
   texture to speak of, so what the run has added there is noise.
 - **range**: the squared distance of x from [0, 1], where the truth is, less that of x_0.
 
-Beside them stands a picture made without any denoiser, smooth where x_0 is smooth
-(:mod:`proxmatch.reconstruction.smooth_field`), with an estimate of its own error:
-
-- **distance**: that of x from it. If x is further away than x_0 is, by more than the smooth picture
-  may itself be wrong, the run has gone the wrong way.
-
 A part is a *sign* when its share of |x - x_0|^2 / N exceeds its limit: the run has added more error
-than it can have removed. A misfit must also exceed that of the start; the distance is compared with
-that of x_0 and the error of the smooth picture together. The last sign is a run that is not
-**settled**: ||x_k - x_{k-1}|| / ||x_k|| at its last step. The limits were set on faces and
+than it can have removed. A misfit must also exceed that of the start. The fourth sign is a run that
+is not **settled**: ||x_k - x_{k-1}|| / ||x_k|| at its last step. The limits were set on faces and
 photographs (:mod:`proxmatch.experiments.studies.detector`). Below a change of
 :data:`UNSEEN` nothing is said: the result is the start.
 """
@@ -35,7 +28,6 @@ from enum import StrEnum
 
 import torch
 import torch.nn.functional as F
-from deepinv.optim import L2
 from deepinv.physics import GaussianNoise, ZeroNoise
 from torch import Tensor
 
@@ -43,7 +35,6 @@ from proxmatch.errors import MismatchedPhysicsWarning
 from proxmatch.pnp import PnPResult
 from proxmatch.problems import Problem
 from proxmatch.problems.measuring import measured
-from proxmatch.reconstruction.smooth_field import smooth_field
 from proxmatch.transforms.measured_colors import textures
 
 #: Smallest change of a run that counts, a mean square over pixels: half a step of 8 bits.
@@ -68,19 +59,11 @@ class Sign(StrEnum):
     MISFIT = "misfit"
     NOISE = "noise"
     RANGE = "range"
-    FAR = "far"
     UNSETTLED = "unsettled"
 
 
-#: From which share of |x - x_0|^2 / N on a part of the error is a sign; of a distance, the share of
-#: that of x_0 and the error of the smooth picture; the last is a residual.
-LIMITS = {
-    Sign.MISFIT: 0.5,
-    Sign.NOISE: 0.45,
-    Sign.RANGE: 0.05,
-    Sign.FAR: 1.5,
-    Sign.UNSETTLED: 0.01,
-}
+#: From which share of |x - x_0|^2 / N on a part of the error is a sign; the last is a residual.
+LIMITS = {Sign.MISFIT: 0.5, Sign.NOISE: 0.45, Sign.RANGE: 0.05, Sign.UNSETTLED: 0.01}
 #: Steps from which on a run should have settled.
 SETTLING = 20
 #: How much larger than that of the start a misfit must be.
@@ -93,8 +76,6 @@ ADVICE = {
     Sign.NOISE: "it is full of noise: the prior is too weak, or of another domain",
     Sign.RANGE: "it leaves the range of images, [0, 1]: the prior is of another domain, or the "
     "measurements are in other units",
-    Sign.FAR: "it is further than its start from what the measurements show without any prior: "
-    "the prior is of another domain, or too strong",
     Sign.UNSETTLED: "it was still changing at the last step: the prior is too strong, or there "
     "were too few steps",
 }
@@ -114,9 +95,6 @@ class Examination:
         start_misfit: of x_0.
         noise: that the run has added.
         range: squared distance from [0, 1] that the run has added.
-        distance: squared distance of x from the smooth picture; zero if there is none.
-        start_distance: that of x_0.
-        spread: squared error of the smooth picture, by its own estimate.
         residual: of the last step; zero if it was not recorded.
     """
 
@@ -125,9 +103,6 @@ class Examination:
     start_misfit: Tensor
     noise: Tensor
     range: Tensor
-    distance: Tensor
-    start_distance: Tensor
-    spread: Tensor
     residual: Tensor
 
     def shares(self) -> dict[Sign, Tensor]:
@@ -138,21 +113,17 @@ class Examination:
             Sign.MISFIT: torch.where(worse, self.misfit / change, 0),
             Sign.NOISE: self.noise / change,
             Sign.RANGE: self.range / change,
-            Sign.FAR: self.distance / (self.start_distance + self.spread).clamp_min(UNSEEN),
             Sign.UNSETTLED: self.residual,
         }
 
     def signs(self) -> tuple[tuple[Sign, ...], ...]:
-        """The signs of each image, the strongest first; none for a sound one.
-
-        FAR comes after the others, since it does not say what is wrong.
-        """
+        """The signs of each image, the strongest first; none for a sound one."""
         shares = {sign: (share / LIMITS[sign]).tolist() for sign, share in self.shares().items()}
         return tuple(
             tuple(
                 sorted(
                     (sign for sign in Sign if not shares[sign][i] < 1),
-                    key=lambda sign: (sign is Sign.FAR, -shares[sign][i]),
+                    key=lambda sign: -shares[sign][i],
                 )
             )
             for i in range(len(self.change))
@@ -182,7 +153,7 @@ def examine(
         >>> problem, x = denoising(16), torch.full((1, 3, 16, 16), 0.5)
         >>> y = problem.measure(x)
         >>> examine(x, y, problem).signs(), len(examine(x + 3, y, problem).signs()[0])
-        (((),), 3)
+        (((),), 2)
     """
     problem.check_image(images, "the reconstruction")
     start = problem.initial(measurements) if start is None else start
@@ -199,20 +170,12 @@ def examine(
     noise = _energy(
         measured(problem.physics, inside, range(len(inside)), 0) - problem.physics.A(inside)
     )
-    distance = start_distance = spread = torch.zeros_like(noise)
-    if type(problem.data_fidelity) is L2:
-        plain = smooth_field(measurements, problem, start, noise / measurements[0].numel())
-        distance = _energy(images - plain.images) / pixels
-        start_distance, spread = _energy(start - plain.images) / pixels, plain.spread
     return Examination(
         change=_energy(images - start) / pixels,
         misfit=misfit(images, noise),
         start_misfit=misfit(start, noise),
         noise=(flattest(images) - flattest(start)).clamp_min(0),
         range=(_outside(images) - _outside(start)).clamp_min(0) / pixels,
-        distance=distance,
-        start_distance=start_distance,
-        spread=spread,
         residual=torch.zeros_like(noise) if residual is None else residual.to(noise),
     )
 
