@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from proxmatch.commands.reproduce import STUDY_NAMES
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
@@ -183,6 +184,10 @@ def test_bm3d_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     prior_of.cache_clear()
     with pytest.raises(InputError, match=r"pip install 'proxmatch\[bm3d\]'"):
         prior_of("bm3d")
+
+
+def test_the_help_names_every_study() -> None:
+    assert set(STUDY_NAMES) == set(STUDIES)
 
 
 def test_wrong_data_are_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ STUDY_NAMES = (
     "certificates",
     "adaptation",
     "detector",
+    "modalities",
 )
 
 
