@@ -48,6 +48,20 @@ def test_estimates_are_bounds_and_residuals_are_true(seed: int, n: int, iteratio
         assert bool((distance <= residual + 1e-8).all())
 
 
+@pytest.mark.parametrize("name", sorted(DENOISERS))
+def test_the_direction_of_a_point_is_a_start_for_its_neighbor(name: str) -> None:
+    """From the smallest Ritz vector one iteration gives its Rayleigh quotient, v^T J v."""
+    denoiser = DENOISERS[name]().double()
+    x = torch.rand(1, 2, *size(name), dtype=torch.float64)
+    dense = jacobian(denoiser, x)
+    found = jacobian_spectrum(denoiser, x, iterations=x.numel())
+    v = found.direction.flatten()
+    assert float(v.norm()) == pytest.approx(1, rel=1e-9)
+    assert float(v @ dense @ v) == pytest.approx(float(found.smallest), rel=1e-6)
+    again = jacobian_spectrum(denoiser, x, iterations=1, start=found.direction)
+    assert float(again.smallest) == pytest.approx(float(found.smallest), rel=1e-6)
+
+
 def test_no_iterations_is_refused() -> None:
     with pytest.raises(InputError, match="at least one"):
         jacobian_spectrum(DENOISERS["lpn"](), torch.rand(1, 2, 8, 8), iterations=0)

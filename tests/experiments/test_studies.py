@@ -14,13 +14,16 @@ import pytest
 import torch
 from PIL import Image
 
+from proxmatch._internal.provenance import _without_prose
 from proxmatch.commands.reproduce import STUDY_NAMES
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
-from proxmatch.experiments.studies.priors import PROBLEMS, prior_of
+from proxmatch.experiments.studies.ceiling import Unrolled, trained
+from proxmatch.experiments.studies.priors import PROBLEMS, prior_of, problem_of
 from proxmatch.experiments.studies.solver import calls
 from proxmatch.experiments.studies.whole import checkerboard, grid
+from proxmatch.pnp import pnp_pgd
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,15 @@ def test_the_digest_is_of_the_code_that_computes() -> None:
     assert STUDIES["certificates"].code == ("theory",)
     less = replace(STUDIES["certificates"], code=())
     assert study.source_digest(less) != digests["certificates"]
+
+
+def test_the_digest_does_not_count_prose() -> None:
+    code = 'def f(x: int) -> int:\n    """Double it."""\n    return 2 * x  # twice\n'
+    said = 'def f(x: int) -> int:\n    """Twice as much."""\n\n    return 2 * x\n'
+    assert _without_prose(code) == _without_prose(said)
+    assert _without_prose(code) != _without_prose(code.replace("2 * x", "3 * x"))
+    text = "x = 'a docstring is the first statement'\n"
+    assert _without_prose(text) != _without_prose(text.replace("first", "last"))
 
 
 def test_denoising_of_a_tiny_network(data: Path, tmp_path: Path) -> None:
@@ -171,6 +183,46 @@ def test_certificates_are_of_a_family_against_its_reference(
     assert [line[1] for line in lines] == ["lpn-faces", "lpn-other"]
     assert all(line[3] == "100.00 %" for line in lines)
     assert all("proved" in line[6] for line in lines)
+
+
+def test_eigenvalues_are_followed_along_a_run(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few iterations from the point before find what many from a random start do."""
+    module = "proxmatch.experiments.studies.margins"
+    monkeypatch.setattr(f"{module}.POINTS", 3)
+    monkeypatch.setattr("proxmatch.experiments.studies.priors.CHOSEN_ON", 1)
+    work = Work(data, (str(data / "tiny"),), 1, only={"problem": ["inpainting 70"]})
+    page = run_study(STUDIES["proximal"], work, tmp_path / "few").read_text()
+    monkeypatch.setattr(f"{module}.FOLLOWING", 60)
+    run_study(STUDIES["proximal"], work, tmp_path / "many")
+    few, many = (
+        json.loads(next((tmp_path / name / "cells").glob("*.json")).read_text())
+        for name in ("few", "many")
+    )
+    assert np.shape(few["smallest"]) == (1, 3)
+    np.testing.assert_allclose(few["smallest"], many["smallest"], atol=5e-3)
+    assert f"{np.min(few['smallest']):.3f} +- {np.max(few['residual']):.3f}" in page
+    cost = np.subtract(few["free"]["psnr"], few["proximal"]["psnr"]).mean()
+    assert page.rstrip().endswith(f"{cost:+.2f} |")
+
+
+def test_the_ceiling_learns_its_problem(data: Path, tmp_path: Path) -> None:
+    """A few steps make it better than its start, which is three plain gradient steps."""
+    settings = {"problem": "deblurring", "model": str(data / "tiny"), "seed": 0, "steps": 30}
+    _, losses = trained(settings, Work(data, ()))
+    assert len(losses) == 10
+    assert losses[-1] < losses[0]
+    x = torch.rand(2, 3, 64, 64)
+    problem = problem_of("deblurring", 3, 64)
+    start = Unrolled(prior_of(str(data / "tiny")))
+    y = problem.measure(x)
+    plain = pnp_pgd(lambda z, sigma: z, y, problem, iterations=3, warm=0, record=())
+    torch.testing.assert_close(start(y, problem), plain.images, atol=1e-5, rtol=0)
+    work = Work(data, (str(data / "tiny"),), 1, steps=1, only={"problem": ["inpainting 70"]})
+    page = run_study(STUDIES["ceiling"], work, tmp_path).read_text()
+    cell = json.loads(next((tmp_path / "cells").glob("*.json")).read_text())
+    assert f"| inpainting 70 | tiny | {cell['psnr'][0]:.2f} | 1 | 1 |" in page
 
 
 def test_calls_are_counted_where_a_curve_stays() -> None:

@@ -15,6 +15,7 @@ from proxmatch.errors import InputError
 STUDY_NAMES = (
     "denoising",
     "reconstruction",
+    "ceiling",
     "proximal",
     "solver",
     "whole",

@@ -32,6 +32,7 @@ class Spectrum:
         largest_residual: |J_D v - theta v| of the largest Ritz pair, ``(B,)``.
         smallest_residual: the same of the smallest.
         iterations: Lanczos iterations spent.
+        direction: the smallest Ritz vector, of norm one, ``(B, ...)``.
     """
 
     largest: Tensor
@@ -39,6 +40,7 @@ class Spectrum:
     largest_residual: Tensor
     smallest_residual: Tensor
     iterations: int
+    direction: Tensor
 
     @property
     def constant(self) -> Tensor:
@@ -56,6 +58,7 @@ def jacobian_spectrum(
     sigma: float | Tensor | None = None,
     *,
     iterations: int = 40,
+    start: Tensor | None = None,
     seed: int = 0,
 ) -> Spectrum:
     """Estimate the extreme eigenvalues of J_D at the given images.
@@ -68,6 +71,8 @@ def jacobian_spectrum(
         x: where, ``(B, C, H, W)``.
         sigma: noise level, as in the denoiser's ``forward``.
         iterations: Lanczos iterations.
+        start: first vectors, the shape of x, such as the ``direction`` of a point nearby: from
+            there far fewer iterations find the smallest eigenvalue. At random unless given.
         seed: of the random start, the same vector for every image.
 
     Raises:
@@ -83,8 +88,9 @@ def jacobian_spectrum(
     if iterations < 1:
         raise InputError(f"Lanczos needs at least one iteration, got {iterations}")
     _, jacobian = as_denoiser(denoiser, x.shape[1]).linearize(x, sigma)
-    generator = torch.Generator().manual_seed(seed)
-    start = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64).to(x)
+    if start is None:
+        generator = torch.Generator().manual_seed(seed)
+        start = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64).to(x)
     return lanczos(jacobian, start.expand_as(x), iterations)
 
 
@@ -126,7 +132,9 @@ def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) 
     # The residual of the Ritz pair of column j is beta_m |last entry of column j|.
     residual = beta[:, -1:].double() * s[:, -1].abs()
     theta, residual = theta.to(start.dtype), residual.to(start.dtype)
-    return Spectrum(theta[:, -1], theta[:, 0], residual[:, -1], residual[:, 0], iterations)
+    direction = torch.einsum("bmn,bm->bn", basis[:, :-1], s[:, :, 0].to(start.dtype))
+    ends = (theta[:, -1], theta[:, 0], residual[:, -1], residual[:, 0])
+    return Spectrum(*ends, iterations, direction.view(shape))
 
 
 def _orthogonal(w: Tensor, basis: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ A study is registered by its name in :data:`STUDIES` and run by
 """
 
 from proxmatch.experiments.studies.adapted import ADAPTATION
+from proxmatch.experiments.studies.ceiling import CEILING
 from proxmatch.experiments.studies.certified import CERTIFICATES
 from proxmatch.experiments.studies.denoised import DENOISING
 from proxmatch.experiments.studies.detector import DETECTOR
@@ -21,6 +22,7 @@ STUDIES: dict[str, Study] = {
     for study in (
         DENOISING,
         RECONSTRUCTION,
+        CEILING,
         PROXIMAL,
         SOLVER,
         WHOLE,
