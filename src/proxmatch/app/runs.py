@@ -31,6 +31,7 @@ from proxmatch.app.pages import Dropped, Page, busiest, smaller
 from proxmatch.data import encode_image
 from proxmatch.denoisers import ProximalDenoiser, save, shipped
 from proxmatch.errors import InputError
+from proxmatch.learning.start import nearest_first
 from proxmatch.metrics import psnr, relative_gap, ssim
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import PROBLEMS, Problem, make_problem
@@ -39,8 +40,9 @@ from proxmatch.transforms import choose_strength
 
 #: Steps of the first look.
 PREVIEW = 6
-#: Steps, crops and their side with which denoisers are compared.
-TRIED, CROPS, SIDE = 20, 2, 64
+#: Steps, crops and their side with which denoisers are compared, and how many are: those that
+#: remove noise best from the crops.
+TRIED, CROPS, SIDE, NEAREST = 20, 2, 64, 2
 
 Value = bool | int | float | str
 
@@ -267,11 +269,11 @@ def _nearest(
     if problem is None or problem.img_size[1:] != (side, side):
         return denoisers.usual(names[-1], page, scene.channels, scene.build, scene.key)
     crops = busiest(small, side, CROPS)
+    bases = {name: fitted(denoisers.load(name, page), scene.channels) for name in names}
     found, table = [], []
-    for name in names:
+    for name in list(nearest_first(bases, crops))[:NEAREST]:
         job.begin(f"trying {name} on this picture")
-        base = fitted(denoisers.load(name, page), scene.channels)
-        tuned = choose_strength(base, crops, problem, measured=False, iterations=TRIED)
+        tuned = choose_strength(bases[name], crops, problem, measured=False, iterations=TRIED)
         found.append((tuned.chosen.psnr, name, tuned))
         table.append({"name": name, "score": round(tuned.chosen.psnr, 2)})
         job.tell(tried=table)

@@ -10,7 +10,7 @@ more, in dB of PSNR:
 - ``mismatched``: in between.
 
 All strengths are chosen by the same rule on the same images (:mod:`proxmatch.transforms.strength`).
-Of many denoisers, the three that remove noise best from the images are tried.
+Of many denoisers, the two that remove noise best from the images are tried.
 
 **With a reference** D*, which is one more denoiser at hand, the mismatch of the paper is measured
 as well: the relative gap |D(z_k) - D*(z_k)| / |D*(z_k)| along the reconstructions, both at the
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 #: From which loss on a denoiser is mismatched, and badly so, in dB.
 LOSSES = (0.3, 1.0)
 #: Of many denoisers at hand, those that are tried.
-TRIED = 3
+TRIED = 2
 #: Images that a strength is chosen on, at most; all of them are measured on.
-CHOSEN_ON = 4
+CHOSEN_ON = 2
 LANCZOS, SPECTRA = 20, 4  # iterations, and images at most
 
 
