@@ -31,17 +31,16 @@ result.plot_curves()
 wrong = pm.load("lpn-histology")
 lost = pm.pnp_pgd(wrong, y, problem, truth=x)
 print(lost)
-few = pm.few_shot(pm.embedded("photographs"), 4, set_seed=0)
+few = pm.few_shot(pm.embedded("photographs"), 2, set_seed=0)
 diagnosis = pm.diagnose(wrong, few.images, problem)
 print(diagnosis.advice())
 diagnosis.plot()
 
 # %%
-# Its colors are aligned with those of four other photographs, which trains nothing; without
-# ``method``, ``adapt`` tries more and takes a minute or two. Its strength is chosen on the same
-# photographs.
+# It is trained for a moment on two other photographs, by proximal matching; without ``method``,
+# ``adapt`` tries more and takes some minutes. Its strength is chosen on the same photographs.
 
-adapted = pm.adapt(wrong, few, problem, method="align")
+adapted = pm.adapt(wrong, few, problem, method="pm", steps=30)
 print(adapted.evidence)
 tuned = pm.choose_strength(adapted.denoiser, few.images, problem)
 print(tuned.table)

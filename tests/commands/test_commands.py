@@ -231,10 +231,11 @@ def test_gray_in_gray_out(proxmatch: Run, small: Models, pictures: Path, tmp_pat
         torch.testing.assert_close(found.pixels, expected, rtol=0, atol=0.51 / (2**bits - 1) + 1e-5)
 
 
-def test_a_ruined_picture_is_told(proxmatch: Run, tmp_path: Path) -> None:
+def test_a_ruined_picture_is_told(proxmatch: Run, small: Models, tmp_path: Path) -> None:
+    """By an LPN that was never trained."""
     Image.fromarray(camera()[128:192, 128:192]).save(tmp_path / "camera.png")
     done = proxmatch(
-        "reconstruct", "lpn-histology", tmp_path / "camera.png", "--problem", "inpainting",
+        "reconstruct", small["lpn"], tmp_path / "camera.png", "--problem", "inpainting",
         "--simulate", "--iterations", 20, "--out", tmp_path / "out",
     )  # fmt: skip
     assert done.code == 1

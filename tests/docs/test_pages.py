@@ -102,6 +102,7 @@ def test_code_calls_what_exists(page):
             inspect.signature(function).bind(*call.args, **keywords)
 
 
+@pytest.mark.filterwarnings("ignore:the alignment made things worse")
 def test_the_fifteen_lines_run(tmp_path, monkeypatch):
     code = blocks(PAGES["adapt"])[0]
     assert len([line for line in code.splitlines() if line.strip()]) <= 15

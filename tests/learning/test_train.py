@@ -123,8 +123,8 @@ def test_shipped_models_have_a_card(name: str) -> None:
     validation = card["validation"]
     assert set(validation["denoising"]) == {"0.05", "0.025", "0.1"}
     assert set(validation["reconstruction"]) == {"deblurring", "super-resolution"}
-    assert model.levels == ((0.003, 0.25) if model.conditional else None)
-    assert model.conditional is (name != "lpn-histology")
+    assert model.conditional
+    assert model.levels == (0.003, 0.25)
     # L of a gradient step may pass one: its strength is then chosen so that t L does not.
     assert 0 < validation["lipschitz"] < (2.5 if model.penalized else 5)
     assert model.lipschitz == (validation["lipschitz"] if model.penalized else None)
