@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from proxmatch._internal.cluster import check_versions, connected
+from proxmatch._internal.journal import Journal
 from proxmatch._internal.locks import LOCK, owned
+from proxmatch._internal.provenance import versions
 from proxmatch.denoisers import load
-from proxmatch.errors import FolderInUseError
+from proxmatch.errors import EngineError, FolderInUseError
 from proxmatch.learning import state
 from tests.commands.conftest import Run
+from tests.ray_workers import working
 
 Models = dict[str, Path]
 RUN = "import sys; from proxmatch.cli import run; sys.exit(run(sys.argv[1:]))"
@@ -126,8 +131,9 @@ def test_an_adaptation_that_is_stopped_goes_on_to_the_same_weights(
     assert all(torch.equal(found[name], value) for name, value in undisturbed.items())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_reconstruction_goes_on(
-    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
+    number: signal.Signals, small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
 ) -> None:
     out = tmp_path / "out"
     arguments = (
@@ -136,22 +142,100 @@ def test_an_interrupted_reconstruction_goes_on(
     )  # fmt: skip
     worker = start(*arguments)
     try:
-        wait_for((out / "picture0.png").exists)
-        worker.send_signal(signal.SIGINT)
+        wait_for((out / "picture1.png").exists)
+        worker.send_signal(number)
         _, err = worker.communicate(timeout=60)
     finally:
         worker.kill()
         worker.wait()
     if worker.returncode == 0:
         pytest.skip("it was faster than the signal")
-    assert worker.returncode == 130
-    assert "the same command continues" in err
-    record = json.loads((out / "reconstruction.json").read_text())["files"]
-    stamps = {name: (out / name).stat().st_mtime_ns for name in record}
+    assert worker.returncode == (-number if number == signal.SIGKILL else 130)
+    assert number == signal.SIGKILL or "the same command continues" in err
+    assert not (out / "reconstruction.json").exists()
+    _, known = Journal(out / "reconstruction.jsonl").read()
+    assert "picture0.png" in known
+    stamps = {name: (out / name).stat().st_mtime_ns for name in known}
     done = proxmatch(*arguments)
     assert done.code == 0, done.err
     assert len(list(out.glob("*.png"))) == 6
     assert all((out / name).stat().st_mtime_ns == stamp for name, stamp in stamps.items())
+    record = json.loads((out / "reconstruction.json").read_text())["files"]
+    assert record == Journal(out / "reconstruction.jsonl").read()[1]
+
+
+def test_a_folder_of_before_there_was_a_journal_goes_on(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
+) -> None:
+    out = tmp_path / "out"
+    arguments = (
+        "reconstruct", small["gs"], pictures, "--problem", "denoising", "--iterations", 1,
+        "--out", out,
+    )  # fmt: skip
+    assert proxmatch(*arguments).code == 0
+    before = json.loads((out / "reconstruction.json").read_text())
+    (out / "reconstruction.jsonl").unlink()
+    (out / "picture3.png").unlink()
+    stamp = (out / "picture2.png").stat().st_mtime_ns
+    assert proxmatch(*arguments).code == 0
+    assert (out / "picture3.png").exists()
+    assert (out / "picture2.png").stat().st_mtime_ns == stamp
+    assert Journal(out / "reconstruction.jsonl").read() == (before["settings"], before["files"])
+
+
+def test_ray_with_a_worker_killed_reconstructs_what_one_process_does(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
+) -> None:
+    pytest.importorskip("ray")
+    many = tmp_path / "many"
+    many.mkdir()
+    for k in range(12):
+        (many / f"{k}.png").write_bytes((pictures / f"picture{k % 5}.png").read_bytes())
+    (many / "gray.png").write_bytes(b"no picture")
+    arguments = (
+        "reconstruct", small["gs"], many, "--problem", "denoising", "--simulate", "--batch", 1,
+        "--iterations", 60, "--threads", 1,
+    )  # fmt: skip
+    alone = proxmatch(*arguments, "--out", tmp_path / "alone")
+    killed: list[int] = []
+
+    def kill() -> None:
+        wait_for(lambda: list((tmp_path / "ray").glob("*.png")))
+        wait_for(working)
+        killed.extend(working()[:1])
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    done = proxmatch(*arguments, "--engine", "ray", "--workers", 2, "--out", tmp_path / "ray")
+    killer.join()
+    assert killed
+    assert (done.code, done.err) == (alone.code, alone.err)
+    found, expected = (
+        json.loads((tmp_path / name / "reconstruction.json").read_text())
+        for name in ("ray", "alone")
+    )
+    assert found == expected
+    for k in range(12):
+        name = f"{k}.png"
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
+def test_what_a_cluster_lacks_is_told_at_once() -> None:
+    ray = pytest.importorskip("ray")
+    with connected(None, workers=1, cpus=1):
+        begun = "a task needs 1 CPU.s. and 1 GPU.s. on one node, and none .* .at most 1 CPU.s., 0"
+        with pytest.raises(EngineError, match=begun), connected(None, workers=1, gpus=1):
+            pass
+        assert ray.is_initialized()  # it belongs to the outer one
+    assert not ray.is_initialized()
+
+
+def test_workers_of_other_versions_are_refused() -> None:
+    check_versions(versions())
+    with pytest.raises(EngineError, match=r"torch .* and not 0.1 as here: install the same"):
+        check_versions(versions() | {"torch": "0.1"})
 
 
 def test_a_folder_has_one_owner(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from proxmatch._internal.cluster import check_address
 from proxmatch.errors import EngineError
 from proxmatch.experiments import engines
 from proxmatch.experiments.work import Workshop, fabric_of
@@ -60,7 +61,7 @@ def test_an_address_where_nothing_listens_is_refused_at_once() -> None:
         place = f"127.0.0.1:{listening.getsockname()[1]}"
         for address in (place, f"ray://{place}", "127.0.0.1:99999"):
             with pytest.raises(EngineError, match="nothing answers at"):
-                engines.check_address(address)
+                check_address(address)
         listening.listen()
-        engines.check_address(place)
-    engines.check_address("auto")
+        check_address(place)
+    check_address("auto")

@@ -19,6 +19,7 @@ from proxmatch.experiments.cells import Cell
 from proxmatch.experiments.reproduction import reproduce
 from proxmatch.experiments.sizes import SCALES
 from tests.experiments import tiny
+from tests.ray_workers import working
 
 SAME = ("images.csv", "iterations.csv", "claims.json", "tables", "pictures/index.json")
 
@@ -225,19 +226,6 @@ def test_a_missing_image_is_noticed(tmp_path: Path, given: dict[str, Path]) -> N
     (tmp_path / "target" / "3.png").unlink()
     refused(InputError, r"data.target.train.pictures was 10, is 9", small, tmp_path / "out",
             *folders, **options)  # fmt: skip
-
-
-def working() -> list[int]:
-    """Processes that this one's own Ray has computing a cell now."""
-    named = {int(p.parent.name): p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline")}
-    mine = []
-    for worker in (pid for pid, name in named.items() if name.startswith(b"ray::_remote")):
-        pid = worker
-        while pid > 1 and pid != os.getpid():  # up to this process, or to that of another
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        if pid == os.getpid():
-            mine.append(worker)
-    return mine
 
 
 def test_ray_with_a_worker_killed_finds_what_local_workers_find(

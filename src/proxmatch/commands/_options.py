@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +42,20 @@ Set = Annotated[
         "--set", metavar="KEY=VALUE", help="an option that `proxmatch problems NAME` lists"
     ),
 ]
+Address = Annotated[
+    str | None, typer.Option(help="of ray: host:port of a cluster; one is started here by default")
+]
 Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps; the problem's by default")]
+
+
+class EngineChoice(StrEnum):
+    """Who computes."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+Engine = Annotated[EngineChoice, typer.Option(help="who computes")]
 
 
 def compute(device: str, threads: int | None) -> torch.device:

@@ -9,7 +9,10 @@ import typer
 
 from proxmatch.commands import _screen
 from proxmatch.commands._options import (
+    Address,
     Device,
+    Engine,
+    EngineChoice,
     Iterations,
     Json,
     Model,
@@ -44,6 +47,11 @@ def command(
         bool,
         typer.Option("--sheet", help="before/after sheets, metrics.csv and index.html beside them"),
     ] = False,
+    engine: Engine = EngineChoice.LOCAL,
+    workers: Annotated[
+        int, typer.Option(min=1, help="of ray: processes, where it is started here")
+    ] = 2,
+    address: Address = None,
     seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = None,
@@ -52,8 +60,9 @@ def command(
     """Reconstruct pictures from their measurements, of any size and number.
 
     Files that are done already are not done again, so that the same command goes on after an
-    interruption. Gray pictures stay gray. Exit code 1: some images diverged, or are suspicious:
-    the run shows that they are probably worse than what they were made from.
+    interruption. With --engine ray the work is shared by the workers of a Ray cluster, which need
+    no disk in common. Gray pictures stay gray. Exit code 1: some images diverged, or are
+    suspicious: the run shows that they are probably worse than what they were made from.
 
     Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp
 
@@ -61,7 +70,7 @@ def command(
     --simulate --out measured
     """
     from proxmatch._internal.locks import owned
-    from proxmatch.reconstruction import FileBatch
+    from proxmatch.reconstruction.batch import FileBatch, Workers
 
     place = compute(device, threads)
     job = FileBatch.planned(
@@ -83,7 +92,7 @@ def command(
         done = job.earlier()
         steps = job.steps(done)
         with _screen.bar(steps, "reconstructing") as advance:
-            results = job.run(done, advance)
+            results = job.run(done, advance, Workers(engine.value, workers, address, threads or 1))
         if sheet:
             from proxmatch.report.sheets import measured_again, write_sheets
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from proxmatch.commands import _experiment
+from proxmatch.commands._options import Address, Engine, EngineChoice
 from proxmatch.errors import InputError
 
 #: The studies, for the help; they are imported when one is run.
@@ -34,13 +35,6 @@ class ScaleChoice(StrEnum):
     PAPER = "paper"
 
 
-class EngineChoice(StrEnum):
-    """Who computes."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
 def command(
     out: Annotated[Path, typer.Option(help="folder for what comes out")],
     scale: Annotated[
@@ -55,8 +49,8 @@ def command(
     ] = None,
     families: Annotated[str, typer.Option(help="lpn, gs, or both")] = "lpn,gs",
     resume: Annotated[bool, typer.Option(help="go on with the run that the folder holds")] = True,
-    engine: Annotated[EngineChoice, typer.Option(help="who computes")] = EngineChoice.LOCAL,
-    address: Annotated[str | None, typer.Option(help="of a Ray cluster")] = None,
+    engine: Engine = EngineChoice.LOCAL,
+    address: Address = None,
     workers: Annotated[
         int | None, typer.Option(help="processes (default: one a core or GPU)")
     ] = None,

@@ -7,32 +7,28 @@ threads, so that their results are equal. Both try a cell again whose worker die
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from proxmatch.errors import EngineError, InputError
+from proxmatch._internal.cluster import RETRIES, EngineName, check_versions, connected, fetched
+from proxmatch._internal.provenance import versions
+from proxmatch.errors import EngineError
 from proxmatch.experiments.cells import Cell, Outcome, Store
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.work import Workshop, perform
 
-EngineName = Literal["local", "ray"]
-RETRIES = 3
 INPUTS = "inputs.safetensors"
-#: Ray's own voice, lowered where it was not set: the progress is what should be seen.
-QUIET = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_USAGE_STATS_ENABLED": "0"}
 
 OnDone = Callable[[Cell], None]
 
@@ -73,20 +69,6 @@ def run(
             on_done(cell)
     else:
         _local(missing, store, shop, workers, on_done)
-
-
-def check_address(address: str) -> None:
-    """Raise EngineError if nothing listens at host:port, for which Ray itself waits minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdecimal():  # auto, or a name that Ray knows
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except (OSError, OverflowError) as error:
-        raise EngineError(
-            f"nothing answers at {address} ({error}): start the cluster with `ray start --head`, "
-            "or give the address that it printed"
-        ) from error
 
 
 def available_cores() -> int:
@@ -215,72 +197,38 @@ def _ray(
     Only a denoiser that has to be trained reads its images from their folder, which must then be
     there on every node.
     """
-    os.environ.update(QUIET | os.environ)
-    try:
-        ray: Any = import_module("ray")
-    except ImportError:
-        raise InputError(
-            "the engine ray is not installed: pip install 'proxmatch[ray]', or use --engine local"
-        ) from None
-    mine = not ray.is_initialized()
-    if mine:
-        own = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+    gpus = 0 if shop.device == "cpu" else 1
+    with connected(address, workers=workers, cpus=shop.threads, gpus=gpus) as ray:
+        running: dict[Any, Cell] = {}
         try:
-            ray.init(**own, log_to_driver=False, logging_level="error")
-        except Exception as error:  # of any type, and bare ones: Ray has no class for these
-            raise EngineError(
-                f"no Ray cluster answers at {address}: {error}. If it asks for a token, set "
-                "RAY_AUTH_MODE=token"
-                if address
-                else f"Ray does not start: {error}"
-            ) from error
-    running: dict[Any, Cell] = {}
-    try:
-        task = ray.remote(_remote).options(
-            num_cpus=shop.threads,
-            num_gpus=0 if shop.device == "cpu" else 1,
-            max_retries=RETRIES,
-            retry_exceptions=False,
-        )
-        images = ray.put((store.folder / INPUTS).read_bytes())
-        promised: dict[str, Any] = {}
-        for cell in missing.values():  # all at once: Ray sees to it that each waits for its needs
-            for key in cell.needs.values():
-                if key not in promised:
-                    promised[key] = ray.put(store.read(key))
-            needs = [promised[key] for key in cell.needs.values()]
-            promised[cell.key] = task.remote(cell, shop, images, *needs)
-            running[promised[cell.key]] = cell
-        promised.clear()  # an outcome is kept only as long as a task waits for it
-        while running:
-            [done], _ = ray.wait(list(running), num_returns=1)
-            cell = running[done]
-            store.write(cell.key, _fetched(ray, done, cell))
-            del running[done], done
-            on_done(cell)
-    finally:
-        for reference in running:
-            ray.cancel(reference)
-        if mine:
-            ray.shutdown()
+            task = ray.remote(_remote).options(
+                num_cpus=shop.threads, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=False
+            )
+            images = ray.put((store.folder / INPUTS).read_bytes())
+            promised: dict[str, Any] = {}
+            for cell in missing.values():  # all at once: Ray lets each wait for its needs
+                for key in cell.needs.values():
+                    if key not in promised:
+                        promised[key] = ray.put(store.read(key))
+                needs = [promised[key] for key in cell.needs.values()]
+                promised[cell.key] = task.remote(cell, shop, versions(), images, *needs)
+                running[promised[cell.key]] = cell
+            promised.clear()  # an outcome is kept only as long as a task waits for it
+            while running:
+                [done], _ = ray.wait(list(running), num_returns=1)
+                cell = running[done]
+                store.write(cell.key, fetched(ray, done, f"the cell {cell.label} ({cell.kind})"))
+                del running[done], done
+                on_done(cell)
+        finally:
+            for reference in running:
+                ray.cancel(reference)
 
 
-def _remote(cell: Cell, shop: Workshop, images: bytes, *needs: Outcome) -> Outcome:
+def _remote(
+    cell: Cell, shop: Workshop, driver: dict[str, str], images: bytes, *needs: Outcome
+) -> Outcome:
     """A cell as a Ray task."""
+    check_versions(driver)
     given = dict(zip(cell.needs, needs, strict=True))
     return perform(cell, Inputs.from_bytes(images), given, shop)
-
-
-def _fetched(ray: Any, reference: Any, cell: Cell) -> Outcome:
-    try:
-        outcome: Outcome = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, Exception):
-            raise cause from error
-        raise
-    except ray.exceptions.RayError as error:
-        raise EngineError(
-            f"Ray could not compute the cell {cell.label} ({cell.kind}): {error}"
-        ) from error
-    return outcome

@@ -12,12 +12,13 @@ from typing import Any, get_args
 
 import torch
 
+from proxmatch._internal.cluster import EngineName, check_address
 from proxmatch._internal.files import write_together
 from proxmatch._internal.locks import owned
 from proxmatch.errors import InputError
 from proxmatch.experiments import engines, outputs
 from proxmatch.experiments.cells import Cell, Store
-from proxmatch.experiments.engines import INPUTS, EngineName
+from proxmatch.experiments.engines import INPUTS
 from proxmatch.experiments.inputs import Data, look
 from proxmatch.experiments.plan import Plan, plan
 from proxmatch.experiments.scales import Scale, bounded
@@ -207,7 +208,7 @@ def _check(
     if address is not None and engine != "ray":
         raise InputError("an address is for a Ray cluster: use engine ray with it")
     if address is not None:
-        engines.check_address(address)
+        check_address(address)
     if workers is not None and workers < 1:
         raise InputError(f"there must be at least one worker, not {workers}")
     if parquet and find_spec("pyarrow") is None:

@@ -1,19 +1,30 @@
-"""Many picture files reconstructed one after the other, with a record of what is done."""
+"""Many picture files reconstructed, here or by the workers of a cluster, with a journal.
+
+Each picture is written first, and then a line of the journal that says so. A run that was killed
+goes on where it stopped, on any number of workers. At the end the journal is also written as one
+JSON file.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from proxmatch._internal.cluster import RETRIES, EngineName, check_versions, connected, fetched
 from proxmatch._internal.files import write_together
+from proxmatch._internal.journal import Journal
+from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.data import ImageFile, encode_image, image_files, read_file
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
@@ -21,10 +32,36 @@ from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
 from proxmatch.problems.catalog import entry, image_side, make_problem, options, reduction
+from proxmatch.problems.problem import ITERATIONS
 from proxmatch.reconstruction.any_size import TOGETHER, at_strength, placed, reconstruct
 from proxmatch.transforms.fitting import fitting
 
-RECORD = "reconstruction.json"
+RECORD, JOURNAL = "reconstruction.json", "reconstruction.jsonl"
+#: Groups of files that wait at a cluster for each worker, itself included.
+AHEAD = 2
+
+Group = tuple[list[str], list[ImageFile]]
+#: Results and files to write, by name; or why there is nothing for images of this size.
+Outcome = tuple[dict[str, dict[str, Any]], dict[str, bytes]] | InputError
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who reconstructs: this process, or the workers of a Ray cluster.
+
+    Attributes:
+        engine: ``local`` or ``ray``.
+        number: of the workers of a cluster that is started on this machine.
+        address: of a cluster that is there, host:port. It needs no shared disk.
+        threads: of a worker.
+    """
+
+    engine: EngineName = "local"
+    number: int = 1
+    address: str | None = None
+    threads: int = 1
+
+
 #: SSIM is left out above this: it needs about twenty copies of an image.
 SSIM_PIXELS = 4_000_000
 
@@ -110,8 +147,8 @@ class FileBatch:
 
     def earlier(self) -> dict[str, dict[str, Any]]:
         """What an earlier run with the same settings left in the folder, by name."""
-        path = self.out / RECORD
-        if not path.exists():
+        path, journal = self.out / RECORD, Journal(self.out / JOURNAL)
+        if not path.exists() and not journal.exists():
             there = [name for name in self.files if (self.out / name).exists()]
             if there:
                 raise InputError(
@@ -119,11 +156,7 @@ class FileBatch:
                     "choose another --out"
                 )
             return {}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            settings, files = dict(found["settings"]), dict(found["files"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} cannot be read ({error}); remove it") from error
+        settings, files = journal.read() if journal.exists() else _read(path)
         if settings != self.settings:
             keys = sorted(settings.keys() | self.settings.keys())
             changed = [k for k in keys if settings.get(k) != self.settings.get(k)]
@@ -142,42 +175,107 @@ class FileBatch:
 
     def steps(self, done: dict[str, Any]) -> int:
         """How many steps of single images there are to do."""
-        number = self.iterations or 40
+        number = self.iterations or ITERATIONS
         return number * sum(name not in done for name in self.files)
 
     def run(
-        self, done: dict[str, dict[str, Any]], advance: Callable[[int], None]
+        self,
+        done: dict[str, dict[str, Any]],
+        advance: Callable[[int], None],
+        workers: Workers | None = None,
     ) -> dict[str, dict[str, Any]]:
-        """Reconstruct what is not done, and write each picture with the record beside it."""
+        """Reconstruct what is not done, and write each picture as it comes.
+
+        Args:
+            done: what is, by name.
+            advance: called with the number of steps of single images that were made.
+            workers: who does it; this process unless given.
+        """
         results = {name: result for name, result in done.items() if name in self.files}
         skipped: dict[str, str] = {}
-        for names, images in self._groups(results, skipped):
-            try:
-                found, written = self._group(names, images, advance)
-            except InputError as error:  # nothing for images of this size
-                skipped |= {self.files[name].name: str(error) for name in names}
-                continue
-            if not (self.out / RECORD).exists():  # from now on what is here is ours
-                self._write({}, {})
-            results |= found
-            self._write({**done, **results}, written)
+        journal = Journal(self.out / JOURNAL)
+        groups = self._groups(results, skipped)
+        with contextlib.closing(self._outcomes(groups, advance, workers or Workers())) as outcomes:
+            for names, outcome in outcomes:
+                if isinstance(outcome, InputError):
+                    skipped |= {self.files[name].name: str(outcome) for name in names}
+                    continue
+                if not journal.exists():  # from now on what is here is ours
+                    journal.begin(self.settings)
+                    journal.append(done)
+                found, written = outcome
+                write_together(self.out, written)
+                journal.append(found)
+                results |= found
         if not results:
             name, reason = next(iter(skipped.items()))
             raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
+        self._write({**done, **results})
         if skipped:
             warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
         return {name: results[name] for name in self.files if name in results}
 
-    def _write(self, results: dict[str, dict[str, Any]], written: dict[str, bytes]) -> None:
+    def _write(self, results: dict[str, dict[str, Any]]) -> None:
         record = {"settings": self.settings, "files": results}
         text = json.dumps(record, indent=1, allow_nan=False) + "\n"
-        write_together(self.out, {**written, RECORD: text.encode()})
+        write_together(self.out, {RECORD: text.encode()})
 
-    def _groups(
-        self, done: dict[str, Any], skipped: dict[str, str]
-    ) -> Iterator[tuple[list[str], list[ImageFile]]]:
+    def _outcomes(
+        self, groups: Iterable[Group], advance: Callable[[int], None], workers: Workers
+    ) -> Generator[tuple[list[str], Outcome]]:
+        """What becomes of each group, as it is done."""
+        if workers.engine == "ray":
+            yield from self._by_ray(groups, advance, workers)
+            return
+        for names, files in groups:
+            yield names, self._attempt(names, files, advance)
+
+    def _by_ray(
+        self, groups: Iterable[Group], advance: Callable[[int], None], workers: Workers
+    ) -> Generator[tuple[list[str], Outcome]]:
+        """Groups as Ray tasks. Pictures go through its object store, so that no disk is shared."""
+        steps = self.iterations or ITERATIONS
+        number, threads = workers.number, workers.threads
+        with connected(workers.address, workers=number, cpus=threads) as ray:
+            task = ray.remote(_remote).options(num_cpus=threads, max_retries=RETRIES)
+            given: dict[int, Any] = {}  # this batch without its files, for so many channels
+            running: dict[Any, list[str]] = {}
+            most = AHEAD * max(number, int(ray.cluster_resources().get("CPU", 1)) // threads)
+
+            def next_one() -> tuple[list[str], Outcome]:
+                [done], _ = ray.wait(list(running), num_returns=1)
+                names = running.pop(done)
+                outcome: Outcome = fetched(ray, done, f"{', '.join(names[:3])} ...")
+                advance(steps * len(names))
+                return names, outcome
+
+            try:
+                for names, files in groups:
+                    channels = len(files[0].pixels)
+                    if channels not in given:
+                        ready = {channels: self._denoiser(channels)}
+                        given[channels] = ray.put(replace(self, files={}, prepared=ready))
+                    told = (threads, versions(), names, files)
+                    running[task.remote([given[channels]], *told)] = names
+                    if len(running) >= most:
+                        yield next_one()
+                while running:
+                    yield next_one()
+            finally:
+                for reference in running:
+                    ray.cancel(reference)
+
+    def _attempt(
+        self, names: list[str], files: list[ImageFile], advance: Callable[[int], None]
+    ) -> Outcome:
+        try:
+            return self._group(names, files, advance)
+        except InputError as error:  # nothing for images of this size
+            return error
+
+    def _groups(self, done: dict[str, Any], skipped: dict[str, str]) -> Iterator[Group]:
         """Files of one size together, few enough at a time; never all of them in memory."""
-        waiting: dict[torch.Size, tuple[list[str], list[ImageFile]]] = {}
+        waiting: dict[torch.Size, Group] = {}
         channels = 1 if self.model.channels == 1 else None
         for name, path in self.files.items():
             if name in done:
@@ -225,7 +323,7 @@ class FileBatch:
                 "signs": [str(sign) for sign in found.signs[i]],
             }
             if found.status[i] is Status.DIVERGED:
-                missing = (self.iterations or 40) - found.iterations[i]
+                missing = (self.iterations or ITERATIONS) - found.iterations[i]
                 advance(max(0, missing))
             if truth is not None:
                 results[name] |= {"start": starts[i], **_quality(image, truth[i].to(image))}
@@ -263,6 +361,44 @@ class FileBatch:
         truth = images.to(place)
         y = problem.measure(truth, ids=[file.digest for file in files], seed=self.seed)
         return truth, y, [round(v, 4) for v in psnr(problem.initial(y), truth).tolist()]
+
+
+def _remote(
+    batch: list[Any],
+    threads: int,
+    driver: dict[str, str],
+    names: list[str],
+    files: list[ImageFile],
+) -> Outcome:
+    """A group as a Ray task.
+
+    Args:
+        batch: reference of the batch; in a list, so that Ray does not fetch it for every task.
+        threads: to use.
+        driver: its versions.
+        names: of what is written.
+        files: of one size.
+    """
+    check_versions(driver)
+    torch.set_num_threads(threads)
+    return _batch(batch[0])._attempt(names, files, lambda steps: None)
+
+
+@lru_cache(maxsize=2)
+def _batch(reference: Any) -> FileBatch:
+    """A batch, with its denoiser, fetched once by a worker."""
+    ray: Any = import_module("ray")
+    found: FileBatch = ray.get(reference)
+    return found
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings and results of the JSON file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return dict(found["settings"]), dict(found["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); remove it") from error
 
 
 def _digest(path: Path) -> str:

@@ -1,0 +1,127 @@
+"""Ray: started or joined for the length of a block, with what it lacks said at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Literal
+
+from proxmatch._internal.provenance import versions
+from proxmatch.errors import EngineError, InputError
+
+EngineName = Literal["local", "ray"]
+#: How often a task is tried again whose worker died.
+RETRIES = 3
+#: Ray's own voice, lowered where it was not set: the progress is what should be seen.
+QUIET = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+@contextmanager
+def connected(address: str | None, *, workers: int, cpus: int = 1, gpus: int = 0) -> Iterator[Any]:
+    """The module ``ray``, connected to a cluster; one on this machine unless an address is given.
+
+    Args:
+        address: host:port of a cluster.
+        workers: tasks at once, of a cluster that is started here.
+        cpus: cores of a task.
+        gpus: GPUs of a task.
+
+    Raises:
+        InputError: Ray is not installed.
+        EngineError: no cluster answers, or no node of it has the cores and GPUs of a task.
+    """
+    os.environ.update(QUIET | os.environ)
+    try:
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise InputError(
+            "the engine ray is not installed: pip install 'proxmatch[ray]', or use --engine local"
+        ) from None
+    if address is not None:
+        check_address(address)
+    mine = not ray.is_initialized()
+    if mine:
+        here = {"num_cpus": workers * cpus, "include_dashboard": False}
+        try:
+            ray.init(
+                **({"address": address} if address else here),
+                log_to_driver=False,
+                logging_level="error",
+            )
+        except Exception as error:  # of any type, and bare ones: Ray has no class for these
+            raise EngineError(
+                f"no Ray cluster answers at {address}: {error}. If it asks for a token, set "
+                "RAY_AUTH_MODE=token"
+                if address
+                else f"Ray does not start: {error}"
+            ) from error
+    try:
+        _demand(ray, {"CPU": cpus, "GPU": gpus})
+        yield ray
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def check_address(address: str) -> None:
+    """Raise EngineError if nothing listens at host:port, for which Ray itself waits minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():  # auto, or a name that Ray knows
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise EngineError(
+            f"nothing answers at {address} ({error}): start the cluster with `ray start --head`, "
+            "or give the address that it printed"
+        ) from error
+
+
+def check_versions(driver: dict[str, str]) -> None:
+    """Raise EngineError where a worker has other versions than the driver."""
+    mine = versions()
+    other = [f"{n} {mine.get(n)} and not {v}" for n, v in driver.items() if mine.get(n) != v]
+    if other:
+        raise EngineError(
+            f"the worker on {socket.gethostname()} has {', '.join(other)} as here: install the "
+            "same versions on every node"
+        )
+
+
+def fetched(ray: Any, reference: Any, what: str) -> Any:
+    """The result of a task; an error of its own is raised as it was.
+
+    Args:
+        ray: the module.
+        reference: of the result.
+        what: the task, for a message.
+
+    Raises:
+        EngineError: its workers died, again and again.
+    """
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, Exception):
+            raise cause from error
+        raise
+    except ray.exceptions.RayError as error:
+        raise EngineError(f"Ray could not compute {what}: {error}") from error
+
+
+def _demand(ray: Any, needed: dict[str, int]) -> None:
+    """Raise EngineError if no node has all that one task needs, for which Ray waits forever."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if any(all(node.get(what, 0) >= n for what, n in needed.items()) for node in nodes):
+        return
+    asked = " and ".join(f"{n} {what}(s)" for what, n in needed.items() if n)
+    most = {what: max((node.get(what, 0) for node in nodes), default=0) for what in needed}
+    there = ", ".join(f"{n:g} {what}(s)" for what, n in most.items())
+    raise EngineError(
+        f"a task needs {asked} on one node, and none of the cluster's {len(nodes)} node(s) has "
+        f"that (at most {there}): use fewer --threads, or another --device"
+    )
