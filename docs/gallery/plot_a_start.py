@@ -16,7 +16,7 @@ problem = pm.gaussian_deblurring(64)
 y = problem.measure(x)
 
 # %%
-# Reconstructed with a denoiser that learned on photographs. ``plot`` shows one of them, with a
+# They are reconstructed with a denoiser trained on photographs. ``plot`` shows one of them, with a
 # detail; ``plot_curves`` shows what was recorded along the iterations.
 
 right = pm.load("lpn-photographs")
@@ -37,8 +37,9 @@ print(diagnosis.advice())
 diagnosis.plot()
 
 # %%
-# It is trained for a moment on two other photographs, by proximal matching; without ``method``,
-# ``adapt`` tries more and takes some minutes. Its strength is chosen on the same photographs.
+# The denoiser is briefly trained on two other photographs, by proximal matching. Without
+# ``method``, ``adapt`` tries more and takes some minutes. The strength of the denoiser is chosen on
+# the same photographs.
 
 adapted = pm.adapt(wrong, few, problem, method="pm", steps=30)
 print(adapted.evidence)
@@ -47,7 +48,7 @@ print(tuned.table)
 tuned.plot()
 
 # %%
-# What that is worth on the four pictures that had no part in it.
+# The result on the four pictures, which had no part in the adaptation.
 
 found = pm.pnp_pgd(tuned.denoiser, y, problem, truth=x)
 print(found)

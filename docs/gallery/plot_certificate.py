@@ -2,14 +2,13 @@
 A certificate
 =============
 
-The theory says how much a mismatched denoiser can spoil. ``certify`` runs a reconstruction in
-float64, measures everything the theory speaks about, and checks every inequality at every step.
+The theory says how much a mismatched denoiser can spoil a reconstruction. ``certify`` runs one in
+float64, measures everything the theory is about, and checks every inequality at every step.
 """
 
 # %%
 # The denoiser that is right for these images stands for the target. It is certified beside one that
-# learned on histology and was aligned to a single photograph, so that both sides of the theorem can
-# be seen.
+# was trained on histology and aligned to a single photograph: one run without mismatch, one with.
 
 import io
 
@@ -30,8 +29,8 @@ denoisers = {"matched": reference, "aligned": aligned}
 certificate = pm.certify(denoisers, y, problem, reference=reference, iterations=8, local=())
 
 # %%
-# One line an inequality: the share that holds, the worst relative slack, and the median of left to
-# right side, which is 1 for an equality. Rows that do not apply say why.
+# One line per inequality: the share of cases in which it holds, the worst relative slack, and the
+# median of left / right side, which is 1 for an equality. Rows that do not apply say why.
 
 console = Console(file=io.StringIO(), width=130)
 console.print(certificate.table())

@@ -3,8 +3,9 @@ Inside deepinv's PGD and HQS
 ============================
 
 An adapted denoiser is a deepinv denoiser. It goes where any other goes: into ``PnP`` priors, and
-with them into deepinv's optimizers. Its own PGD gives what :func:`proxmatch.pnp_pgd` gives, which
-adds curves, mismatch and a stop for images that diverge. HQS needs no more changes than the name.
+with them into deepinv's optimizers. deepinv's PGD gives the same result as
+:func:`proxmatch.pnp_pgd`, which adds curves, the mismatch and a stop for images that diverge. To
+use HQS instead, change the name.
 """
 
 # %%
@@ -48,7 +49,7 @@ print(f"largest difference to deepinv's PGD: {difference:.1e}")
 assert difference < 1e-5
 
 # %%
-# Both, beside what the denoiser does without alignment.
+# Both reconstructions, beside that of the denoiser without alignment.
 
 source = pm.pnp_pgd(pm.load("lpn-histology"), y, problem, truth=x)
 shown = {

@@ -2,9 +2,9 @@
 The mismatch along a trajectory
 ===============================
 
-Photographs are blurred and reconstructed with a denoiser that learned on histology. At every step
-it is compared with a denoiser that learned on photographs: their distance is the proximal mismatch
-``d_k``.
+Photographs are blurred and reconstructed with a denoiser trained on histology. At every step it is
+compared with a denoiser trained on photographs: the distance of their outputs is the proximal
+mismatch ``d_k``.
 """
 
 # %%

@@ -23,16 +23,16 @@ source = pm.transforms.Relaxed(pm.load("lpn-histology"), 1.0)
 result = pm.adapt(source, one, problem)
 
 # %%
-# What was tried, on held-out pixels. A Wiener filter and total variation are in the table because a
-# learned prior has to beat them. Where the filter wins it is what is returned, which says that the
-# denoiser of another domain, without fine-tuning, adds nothing here.
+# What was tried, with scores on held-out pixels. A Wiener filter and total variation are in the
+# table because a learned prior has to beat them. If the filter wins, it is returned: the denoiser
+# of another domain, without fine-tuning, then adds nothing here.
 
 for candidate in result.table:
     print(f"{candidate.name:20} {candidate.score:6.2f} dB", "<-" if candidate.chosen else "")
 print(result.evidence)
 
 # %%
-# On test images, which nothing above has seen.
+# The result on test images, which nothing above has seen.
 
 x = domain.test[[2, 8, 13, 30]]
 y = problem.measure(x, seed=0)

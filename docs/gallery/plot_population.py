@@ -2,7 +2,7 @@
 What MSE and proximal matching converge to
 ==========================================
 
-Trained on endless data, a denoiser learns what its loss asks for (Proposition 4.1). The squared
+Trained on unlimited data, a denoiser learns what its loss asks for (Proposition 4.1). The squared
 error asks for the posterior mean. Proximal matching asks for the mode of the posterior smoothed
 with a Gaussian of width gamma, which goes to the MAP map, the proximal map of
 -sigma^2 log p, as gamma goes to zero.

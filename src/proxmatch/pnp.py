@@ -5,13 +5,12 @@
 Each image of a batch has its own curves, its own end and its own failure.
 
 **Warm start.** The first ``warm`` steps may use momentum: the gradient step is taken from
-v = x_{k-1} + beta_k (x_{k-1} - x_{k-2}), with Nesterov's beta_k, begun anew for an image whenever
+v = x_{k-1} + beta_k (x_{k-1} - x_{k-2}), with Nesterov's beta_k, restarted for an image whenever
 its momentum points uphill (O'Donoghue and Candes, 2015). The theory of PnP-PGD holds from any x_0,
 so it covers the plain steps that follow.
 
 An image **diverges** at the first k for which x_k is not finite or max |x_k| exceeds
-100 max(1, max |x_0|). It is then left at x_{k-1}, and neither denoiser sees it
-after this step.
+100 max(1, max |x_0|). It is then left at x_{k-1}, and neither denoiser sees it after this step.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from proxmatch.plots.shown import ShownRun
 from proxmatch.problems import Problem
 
 EXPLOSION = 100.0
-#: Steps between two looks at which images still run, where a look waits for the device.
+#: Steps between two checks of which images still run, where a check waits for the device.
 LOOK = 10
 QUALITY = ("psnr", "ssim")
 RECORDS = (*QUALITY, "residual", "iterates")
@@ -43,7 +42,7 @@ OnDivergence = Literal["warn", "ignore"]
 
 
 class Status(StrEnum):
-    """How the iteration of an image ended; whether it is suspicious, :func:`reconstruct` says."""
+    """How the iteration of an image ended; :func:`reconstruct` says whether it is suspicious."""
 
     COMPLETED = "completed"
     CONVERGED = "converged"
@@ -116,11 +115,11 @@ def pnp_pgd(
             queries). Unless given, the residual, and the PSNR when there is a truth.
         sigma: passed on to the denoisers.
         iterations: number of steps, if not that of the problem; with 0, x_0 is the result.
-        warm: number of steps, of these, that are taken with momentum, if not that of the problem;
-            the rest are plain.
+        warm: how many of these steps use momentum, if not as many as the problem says; the rest
+            are plain.
         initial: x_0, if not that of the problem.
         stop: an image has converged, and stops, once its residual is below this in a plain step.
-        on_divergence: ``warn``, or ``ignore`` where the status is looked at.
+        on_divergence: ``warn``, or ``ignore`` if the caller looks at the status.
 
     Raises:
         InputError: an argument that does not fit, or a denoiser that does not return images.
@@ -250,14 +249,14 @@ class _Momentum:
         self.step = torch.zeros_like(x)
 
     def point(self, x: Tensor) -> Tensor:
-        """V = x + beta (x - the iterate before)."""
+        """The point v = x + beta (x - the previous iterate)."""
         after = (1 + (1 + 4 * self.theta.square()).sqrt()) / 2
         v = x + (self.theta - 1) / after * self.step
         self.theta = after
         return v
 
     def moved(self, v: Tensor, previous: Tensor, x: Tensor) -> None:
-        """A step from v led to x: begin anew where (v - x) and the step agree."""
+        """Take note of a step from v to x: restart images where (v - x) and the step agree."""
         self.step = x - previous
         uphill = ((v - x) * self.step).flatten(1).sum(1) > 0
         self.theta = torch.where(_per_image(uphill), 1.0, self.theta)
@@ -287,7 +286,7 @@ class _Progress:
         return self.rows is not None and len(self.rows) == 0
 
     def sound(self, x: Tensor, previous: Tensor) -> Tensor:
-        """The iterate after one more step, with the images that do not run any more put back."""
+        """The iterate after one more step; images that no longer run are put back."""
         sound = _peak(x) <= self.limit  # false for NaN
         self.diverged |= self.running & ~sound
         self.running = self.running & sound
@@ -346,7 +345,7 @@ def _denoised(
         raise InputError(
             f"the {name} must return images like its input, {tuple(z.shape)}, {z.dtype}; got {got}"
         )
-    out = out.detach().contiguous()  # networks may work channels last; all else here is slower so
+    out = out.detach().contiguous()  # channels last, as some networks return, is slower here
     return out if rows is None else rest.index_copy(0, rows, out)
 
 

@@ -116,6 +116,28 @@ def test_the_evidence_is_of_the_denoiser_that_is_returned(source: LPN, number: i
     torch.testing.assert_close(again.reconstruction["deblurring"], told, atol=1e-3, rtol=0)
 
 
+def test_a_gain_of_strength_alone_is_none() -> None:
+    """A denoiser that takes a level is compared with itself at its best strength."""
+    torch.manual_seed(0)
+    config = GradientStepConfig.scaled(widths=(4, 4), levels=(0.01, 0.1))
+    images, given = bright(5), GradientStep(config)
+    search = Search(steps=0, compare=False)
+    result = adapt(given, images, DEBLURRING, search=search)
+    first, *rest = result.table
+    assert first.name == "relaxed"
+    assert first.sigma is not None
+    assert "source" not in [candidate.name for candidate in rest]
+    assert result.evidence is not None
+    split = hold_out(list(images), 16)
+    weaker = Relaxed(given, first.strength, first.sigma)
+    again = assess(weaker, split.crops, [DEBLURRING], first=split.first, spectrum=False)
+    told = result.evidence.before.reconstruction["deblurring"]
+    torch.testing.assert_close(again.reconstruction["deblurring"], told, atol=1e-3, rtol=0)
+    if first.chosen:
+        assert result.evidence.gain == 0
+    assert result.denoiser.record["auto"]["chosen"] in {c.name for c in result.table}
+
+
 def test_several_problems_share_a_strength_and_none_is_sacrificed(source: LPN) -> None:
     result = adapt(source, bright(5), problem=PROBLEMS)
     chosen = next(c for c in result.table if c.chosen)

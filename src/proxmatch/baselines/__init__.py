@@ -6,7 +6,7 @@ from proxmatch.baselines.identity import Identity, no_denoiser
 from proxmatch.baselines.total_variation import TotalVariation, total_variation
 from proxmatch.baselines.wiener import Wiener, WienerConfig, wiener_filter
 
-#: What chooses each for a problem on given images, by its name in tables.
+#: Functions that choose each baseline for a problem on given images, by its name in tables.
 BASELINES: dict[str, Any] = {
     "none": no_denoiser,
     "wiener": wiener_filter,

@@ -38,7 +38,7 @@ class Identity(ProximalDenoiser):
 
 
 def no_denoiser(images: Tensor, problem: Problem, *, seed: int = 0) -> Tuned[Identity]:
-    """Plain gradient steps alone, and where to stop them.
+    """Plain gradient steps without a denoiser, and where to stop them.
 
     Stopping early is all the regularization there is: ``chosen.iteration`` steps did best on the
     images, for ``pnp_pgd(..., iterations=..., warm=0)``; 0 is the start itself.

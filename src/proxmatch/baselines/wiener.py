@@ -45,7 +45,7 @@ SIGMAS = (0.3, 0.2, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.005)
 
 
 class WienerConfig(BaseModel):
-    """What a Wiener filter does not learn.
+    """The fixed numbers of a Wiener filter; its parameters are ``log_snr``.
 
     Attributes:
         mean: m, the mean color, C numbers.
@@ -95,7 +95,7 @@ class Wiener(ProximalDenoiser):
 
         Args:
             images: ``(N, C, H, W)``, N >= 1.
-            sigma: standard deviation of the noise it shall remove.
+            sigma: standard deviation of the noise to remove.
             knots: number of frequencies the variances are given at.
         """
         if not 0 < sigma < math.inf:
@@ -198,11 +198,11 @@ def wiener_filter(
 
 
 @lru_cache(maxsize=8)
-@torch.inference_mode(False)  # what is kept must serve any caller
+@torch.inference_mode(False)  # what is cached must serve any caller
 def _cosines(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The orthonormal cosine transform (DCT-II), ``(n, n)``, found in float64.
 
-    deepinv's ``dct`` is normalized in float32, so that its inverse is not its transpose to more.
+    deepinv's ``dct`` is normalized in float32, so its transpose is its inverse only to float32.
     """
     k, i = torch.arange(n, dtype=torch.float64)[:, None], torch.arange(n, dtype=torch.float64)
     matrix = (torch.pi / n * (i + 0.5) * k).cos() * math.sqrt(2 / n)

@@ -3,7 +3,9 @@
 Every candidate is made from one part of the images and scored on the other by simulated
 reconstructions:
 
-- the denoiser as it is. Of several, the one that removes noise from the images best;
+- the denoiser that was given, or of several the one that removes noise from the images best. This
+  is what the others have to beat, and what the evidence compares with. If it takes a noise level it
+  is used at its best strength, for it has no other strength of its own; else as it is;
 - it, or the :data:`TRIED` best of several, at the best strength. The one that then does best on the
   first part is the nearest, and the rest is made from it:
 - aligned, if it was trained at one noise level;
@@ -18,7 +20,7 @@ first part; no held-out pixel has any part in a denoiser, and the evidence is of
 is returned. With few images, a paler copy stands beside each, in the choice of a strength and in
 the scores: a prior that suits one busy image is too weak for the smooth ones of its domain (2.4 dB
 were lost so on photographs). The candidate of highest mean score wins, among those that do not lose
-on any problem against the denoiser as it is. A trained one must win by :data:`MARGIN`.
+on any problem against the first one. A trained one must win by :data:`MARGIN`.
 
 With a budget, no candidate is begun that would not end in time, a fine-tuning is as long as the
 time allows, and what was not tried is reported.
@@ -137,7 +139,7 @@ def auto(
     denoiser = winner.denoiser
     assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
     evidence = trials.evidence(winner)
-    if winner is not trials.tried[0]:
+    if all(denoiser is not source for source in sources.values()):
         denoiser.record = {
             **denoiser.record,
             "auto": {
@@ -221,7 +223,8 @@ def explore(
     def named(name: str, source: str) -> str:
         return name if len(sources) == 1 else f"{source}, {name}"
 
-    trials("source", lambda: along(lambda _: given, (1.0,)))
+    if not given.conditional:
+        trials("source", lambda: along(lambda _: given, (1.0,)))
     near, best = first, -math.inf
     for name in list(nearness)[:TRIED]:
         tried = trials(named("relaxed", name), partial(chosen, sources[name]), share=STRENGTH)
@@ -335,7 +338,7 @@ class Trials:
     """Candidates, made and scored one after the other while there is time.
 
     Attributes:
-        tried: all of them, the denoiser as it is first.
+        tried: all of them, the one that the others have to beat first.
         untried: names of those that there was no time for.
         nearness: denoising PSNR in dB of the sources, the best one first.
         nearest: name of the source that the rest was made from.
@@ -458,7 +461,7 @@ class Trials:
     def warn(self, winner: Tried) -> None:
         """Say that nothing was better, or that there was no time."""
         parts = []
-        if winner is self.tried[0]:
+        if winner is self.tried[0] and winner.candidate.sigma is None:
             parts.append(
                 "nothing that was tried is better than the denoiser as it is, which is returned"
             )

@@ -82,7 +82,7 @@ def blind(
     trials.warn(winner)
     denoiser = winner.denoiser
     assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
-    if winner is not trials.tried[0]:
+    if all(denoiser is not source for source in sources.values()):
         denoiser.record = {
             **denoiser.record,
             "auto": {

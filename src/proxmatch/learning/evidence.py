@@ -41,7 +41,8 @@ class Evidence:
     """What an adaptation did, on pixels that had no part in it.
 
     Attributes:
-        before: figures of the denoiser that was given.
+        before: figures of the denoiser that was given; of one that takes a noise level, at the
+            strength that is best for it, so that a gain is never one of strength alone.
         after: figures of the one that is returned.
         owners: which image each of the held-out crops was cut from.
         whole: whether whole images were held out, and not parts of those adapted to.

@@ -1,9 +1,10 @@
 r"""The contractivity penalty [L - L_max]_+^2 (equation gs_contractivity_regularizer).
 
-L is the largest |eigenvalue| of the Hessian H of g. It is taken in two steps:
+L is the largest |eigenvalue| of the Hessian H of g. It is found in two steps:
 
-1. a direction v is found without a graph, by shifted power iteration on H, best from one kept for
-   that very image: the top modes are localized, so another image's direction is no start;
+1. a direction v is found without a graph, by shifted power iteration on H. It is best to start from
+   the last direction of the same image: the top modes are localized, so that of another image is of
+   no use;
 2. the Rayleigh quotient v^T H v / |v|^2 is evaluated with one graph. Its absolute value is a lower
    bound of L, and its derivative in the weights is exact for this v.
 
@@ -60,7 +61,7 @@ def top_direction(
     """Unit directions of large eigenvalues of the Hessian of g at each image, without a graph.
 
     Power iteration v <- (H - shift) v favors the upper end of the spectrum, which is where L is.
-    A few steps from scratch underestimate L badly; the point is to start from the last ones. The
+    A few steps from scratch underestimate L badly; start from the last directions instead. The
     products H v are finite differences of D: they cost one evaluation each, and a direction need
     not be exact for the penalty to be.
 

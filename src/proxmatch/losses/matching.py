@@ -1,6 +1,6 @@
-r"""What a denoised image is charged for, per image.
+r"""Losses of a denoised image, one number per image.
 
-With d = |D(y) - x|, the distance of the denoised to the clean image over all its n pixels:
+With d = |D(y) - x|, the distance of the denoised from the clean image over all its n pixels:
 
     squared error        d^2                              posterior mean      (mse_adaptation_loss)
     proximal matching    1 - exp(-d^2 / (2 gamma^2))      posterior mode      (pm_pairwise_loss)
@@ -66,8 +66,8 @@ def proximal_matching(output: Tensor, target: Tensor, rms: float) -> Tensor:
 def scaled_squared_error(output: Tensor, target: Tensor, rms: float) -> Tensor:
     """d^2 / (2 gamma^2), ``(B,)``: the scale of proximal matching without its exponential.
 
-    The control that tells what the exponential does from what a gradient scale that grows as gamma
-    shrinks does to an optimizer. To first order in it, both are the same.
+    It is the control that separates the effect of the exponential from that of a gradient scale
+    that grows as gamma shrinks. To first order in d^2 / (2 gamma^2) the two losses are the same.
 
     Example:
         >>> import torch

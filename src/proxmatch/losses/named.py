@@ -1,8 +1,8 @@
 """The losses by name: what settings, presets and methods may ask for.
 
 A loss is a function of the output and the target, ``(B, C, H, W)`` each, that returns one number
-an image, ``(B,)``; one that is ``scaled`` also takes gamma per pixel, and is used as it is where
-the others are divided by the number of pixels. Decorated, it is known everywhere.
+per image, ``(B,)``. A loss that is ``scaled`` also takes gamma per pixel, and is used as it is; the
+others are divided by the number of pixels. :func:`register_loss` makes a loss known everywhere.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class _Schedule(BaseModel):
 
 
 class Constant(_Schedule):
-    """The same gamma all along."""
+    """The same gamma all the time."""
 
     kind: Literal["constant"] = "constant"
     gamma: Positive = 0.1
@@ -30,7 +30,7 @@ class Constant(_Schedule):
 
 
 class Geometric(_Schedule):
-    """From ``start`` to ``end``, by a constant factor a step."""
+    """From ``start`` to ``end``, by a constant factor per step."""
 
     kind: Literal["geometric"] = "geometric"
     start: Positive = 0.4525
@@ -45,7 +45,7 @@ class Staged(_Schedule):
     """The official recipe: L1 first, then ``stages`` equal stages, gamma halved at each.
 
     The published code ends at 0.08 in the form 1 - exp(-(d / gamma)^2), which is 0.08 / sqrt(2) in
-    the paper's.
+    the paper's form.
     """
 
     kind: Literal["staged"] = "staged"

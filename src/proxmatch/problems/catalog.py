@@ -18,7 +18,7 @@ def entry(name: str) -> RegisteredProblem:
     """A problem of the catalog.
 
     Raises:
-        InputError: there is none of that name; it says which there are.
+        InputError: there is none of that name; the message lists the names.
     """
     if name not in PROBLEMS:
         raise InputError(f"no problem {name!r}; there are {', '.join(sorted(PROBLEMS))}")
@@ -73,7 +73,7 @@ def image_side(name: str, measured: tuple[int, int], given: Mapping[str, Any]) -
 
 
 def reduction(name: str, given: Mapping[str, Any]) -> int:
-    """How many pixels of an image become one of its measurements, along each side."""
+    """How many pixels of an image become one measured pixel, along each side."""
     known = entry(name)
     if known.factor is None:
         return 1

@@ -1,4 +1,4 @@
-"""What cannot be meant is refused, what is probably not meant is warned about."""
+"""Checks of images, measurements and physics: errors, and warnings for what is only doubtful."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAMPLES = 4
 
 
 def check_tensor(x: object, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A tensor of numbers of the given precision and place, or an InputError."""
+    """A tensor of numbers of the given precision on the given device, or an InputError."""
     if not isinstance(x, Tensor):
         raise InputError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
     if x.numel() == 0:
@@ -48,7 +48,7 @@ def check_finite(x: Tensor, name: str) -> None:
 
 
 def check_brightness(x: Tensor) -> None:
-    """Raise an InputError for images that are not in the units of all denoisers."""
+    """Raise an InputError for images that are not in the range [0, 1] that all denoisers expect."""
     peak = float(x.abs().max())
     if peak > BRIGHTEST:
         raise InputError(
@@ -104,7 +104,7 @@ def check_physics(physics: LinearPhysics, zeros: Tensor) -> None:
         InputError: saying what is wrong.
 
     Warns:
-        MismatchedPhysicsWarning: what is called the adjoint is another operator.
+        MismatchedPhysicsWarning: ``A_adjoint`` is not the adjoint of A.
     """
     kind = type(physics).__name__
     try:
@@ -133,7 +133,7 @@ def check_physics(physics: LinearPhysics, zeros: Tensor) -> None:
 
 
 def check_noise(physics: LinearPhysics, data_fidelity: DataFidelity) -> None:
-    """Warn about a Gaussian data term for noise that is not.
+    """Warn about a Gaussian data term for noise that is not Gaussian.
 
     Warns:
         MismatchedPhysicsWarning: Poisson noise and 1/2 ||Ax - y||^2.

@@ -24,7 +24,7 @@ def demosaicing(
     """Color images of which each pixel is measured in one channel; L_f = 1.
 
     Measurements are color images, zero in the channels that were not measured. The raw mosaic of a
-    camera, copied to all three channels, is as good: only what was measured counts. x_0 is the
+    camera, copied to all three channels, will do as well: only what was measured counts. x_0 is the
     bilinear interpolation, :func:`~proxmatch.problems.inpainting.filled`.
 
     Example:

@@ -27,7 +27,7 @@ def kernel_deblurring(
 ) -> Design:
     """Images convolved with a kernel, circular borders, and noise added; x_0 = A^T y.
 
-    The middle of the kernel, (h // 2, w // 2), is what moves nothing.
+    The center of the kernel is its pixel (h // 2, w // 2).
 
     Example:
         >>> import torch

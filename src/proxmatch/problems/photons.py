@@ -5,8 +5,8 @@ background b > 0 (dark counts, scattered light):
 
     y = g Poisson((Ax + b) / g),        all in units of the image's brightness.
 
-Minus the log-likelihood of t = u + b, u = Ax, is up to a constant of y the Kullback-Leibler
-divergence
+The negative log-likelihood of t = u + b, u = Ax, is the Kullback-Leibler divergence, up to a term
+that depends on y alone:
 
     d(u, y) = (t - y + y log(y / t)) / g,    d' = (1 - y / t) / g,    d'' = y / (g t^2).
 
@@ -21,10 +21,10 @@ differentiable, and d'' is at most its value at tau:
 with equality for y = b and t <= b / 2. So the curvature is 4 / (g b) for every y >= 0, and
 L_f = 4 ||A||^2 / (g b).
 
-That curvature is reached at dark pixels alone: at white it is 40 times less for b = 0.1, so that
-plain PnP-PGD with eta < 1 / L_f is far from its limit after 40 steps, and a strength that is best
-there is too strong for a run with a warm start, which comes close to it. Choose the strength with
-the solver that is used.
+That curvature is reached only at dark pixels: at white it is 40 times less for b = 0.1. So plain
+PnP-PGD with eta < 1 / L_f is far from its limit after 40 steps, while a warm start comes close to
+it. The strength that is best for plain steps is too strong with a warm start: choose the strength
+with the solver that is used.
 
 deepinv's ``PoissonLikelihood`` is no replacement (0.5.0): its value mixes the images of a batch,
 its gradient is not that of its value unless g = 1, and it is not smooth below t = 0.
@@ -100,7 +100,7 @@ class PhotonDistance(Distance):  # type: ignore[misc]
 
 
 class PhotonFidelity(DataFidelity):  # type: ignore[misc]
-    """Minus the log-likelihood of counted photons, smooth; see the module's text.
+    """The negative log-likelihood of counted photons, smooth; see the module's text.
 
     Args:
         gain: g, positive: the brightness that one photon stands for.
@@ -125,7 +125,7 @@ class PhotonFidelity(DataFidelity):  # type: ignore[misc]
         self.d = PhotonDistance(self.gain, self.background)
 
     def check(self, y: Tensor) -> None:
-        """Raise an InputError if y has negative counts, of which the likelihood knows nothing."""
+        """Raise an InputError if y has negative counts, for which the likelihood is not defined."""
         if bool((y < 0).any()):
             raise InputError(
                 f"y goes down to {float(y.min()):.3g}: counts of photons are not negative. Do not "

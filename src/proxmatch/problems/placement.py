@@ -13,7 +13,7 @@ _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
 def placement(physics: LinearPhysics) -> tuple[torch.device, torch.dtype]:
-    """Device and real dtype of the tensors a physics holds, its noise model apart.
+    """Device and real dtype of the tensors a physics holds, except those of its noise model.
 
     At least float32, which is also what a physics without tensors gets.
     """

@@ -22,7 +22,7 @@ def poisson_deblurring(
     """Images blurred by a Gaussian and measured by counting photons; L_f = 4 peak / background.
 
     The data term is the Poisson likelihood (:mod:`proxmatch.problems.photons`). Measurements are
-    scaled to the brightness of the images, and hold the background. x_0 = A^T (y - background).
+    scaled to the brightness of the images, and include the background. x_0 = A^T (y - background).
 
     Example:
         >>> problem = poisson_deblurring(16)

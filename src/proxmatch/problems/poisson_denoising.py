@@ -15,7 +15,7 @@ def poisson_denoising(
     """Images measured by counting photons; L_f = 4 peak / background, x_0 = y - background.
 
     The data term is the Poisson likelihood (:mod:`proxmatch.problems.photons`). Measurements are
-    scaled to the brightness of the images, and hold the background.
+    scaled to the brightness of the images, and include the background.
 
     Example:
         >>> problem = poisson_denoising(16)

@@ -1,7 +1,7 @@
 """An inverse problem: the operator, its data term, its step size and the start of the iteration.
 
 f(x) = d(Ax, y) with A a linear deepinv physics, 1/2 ||Ax - y||^2 unless another data term is given;
-grad f is L_f-Lipschitz (:mod:`proxmatch.problems.fidelity`). The theory of PnP-PGD asks for
+grad f is L_f-Lipschitz (:mod:`proxmatch.problems.fidelity`). The theory of PnP-PGD needs
 eta L_f < 1, and a :class:`Problem` refuses any other eta unless told not to.
 """
 
@@ -118,7 +118,7 @@ class Problem:
         allow_large_step: bool = False,
         name: str | None = None,
     ) -> Problem:
-        """A problem around any linear deepinv physics, which is kept, not copied.
+        """Make a problem of any linear deepinv physics, which is kept, not copied.
 
         Args:
             physics: A and the noise.
@@ -202,7 +202,7 @@ class Problem:
         return replace(self, warm=0)
 
     def warm_steps(self, iterations: int) -> int:
-        """How many of so many steps belong to the warm start."""
+        """How many of ``iterations`` steps belong to the warm start."""
         return max(0, iterations - TAIL) if self.warm is None else min(self.warm, iterations)
 
     @torch.no_grad()
@@ -212,7 +212,7 @@ class Problem:
         """Measurements y = Ax + noise, with noise that depends on the image and the seed alone.
 
         The generator is seeded for every image from (seed, id), so that an image gets the same
-        noise in any batch and at any place in it. The noise is drawn in float64 and is the same
+        noise in any batch and at any position in it. The noise is drawn in float64 and is the same
         for both precisions. No random state outside is changed.
 
         Args:
@@ -269,9 +269,9 @@ class Problem:
         return value
 
     def describe(self) -> dict[str, Any]:
-        """What it is, as JSON, to tell whether two are the same.
+        """The problem as JSON, to tell whether two problems are the same.
 
-        The operator is known by what it makes of a few random images
+        The operator is identified by what it makes of a few random images
         (:func:`proxmatch.problems.response.digest`). Device and precision do not count.
         """
         physics = self.physics if self.build is None else self.build(*ANYWHERE)
@@ -311,7 +311,7 @@ class Problem:
         """Raise an InputError unless y is a batch of finite measurements of this problem.
 
         They are also refused if they are far larger than those of any image in [0, 1], or if the
-        data term knows nothing of such measurements.
+        data term is not defined for them.
         """
         tensor = checks.check_tensor(y, "y", self.dtype, self.device)
         if tensor.ndim < 2:
@@ -330,7 +330,7 @@ class Problem:
 
 
 def by_name(problems: Sequence[Problem]) -> dict[str, Problem]:
-    """Problems by their names, numbered from the second of one name on.
+    """Problems by name; from the second of the same name on, a number is added to it.
 
     Example:
         >>> from proxmatch.problems import denoising

@@ -135,7 +135,7 @@ class RegisteredProblem:
         channels: how many channels its images have; None for any number.
         pictures: whether its measurements are pictures, which can come from files.
         factor: the option that says how many pixels of an image, along each side, become one of
-            the measurements; None if there are as many.
+            the measurements; None if both have the same size.
         side: from the last two sizes of measurements to (H, W) of the images; None if they are the
             same but for ``factor``.
     """
@@ -240,7 +240,7 @@ def check_options(name: str, given: Mapping[str, Any]) -> None:
 
 
 def unknown(name: str, text: str) -> InputError:
-    """What to say about something that is no option of a problem."""
+    """The error for something that is not an option of a problem."""
     known = ", ".join(f"{option}=..." for option in PROBLEMS[name].options)
     return InputError(f"{text!r} is no option of {name}; there are {known}")
 
@@ -265,7 +265,7 @@ def _options(design: Callable[..., Design]) -> dict[str, Option]:
 
 
 def _reader(kind: Any) -> Callable[[str], Any]:
-    """What makes an int, a float or a str of text; optional ones are read like the others."""
+    """A function that reads an int, a float or a str from text; optional types are read alike."""
     kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
     read: Callable[[str], Any] = kinds[0]
     return read

@@ -1,4 +1,4 @@
-"""A linear operator known by what it does, in a few characters."""
+"""A short hash that identifies a linear operator by what it does."""
 
 from __future__ import annotations
 

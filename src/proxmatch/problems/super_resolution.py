@@ -29,7 +29,7 @@ def super_resolution(
     kernel_sigma: KernelSigma = 1.6,
     noise: Noise = 0.0,
 ) -> Design:
-    """Images blurred, and of these x[..., ::factor, ::factor] kept; x_0 by :func:`upsample`.
+    """Images blurred, then thinned to x[..., ::factor, ::factor]; x_0 by :func:`upsample`.
 
     Height and width are multiples of ``factor``. The defaults are those of the paper, with its step
     size of 15; any other operator gets 0.95 / L_f.

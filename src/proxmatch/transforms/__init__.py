@@ -1,4 +1,4 @@
-"""Changes of a proximal denoiser that leave it one, exactly, and need no training."""
+"""Changes of a proximal denoiser after which it is still one, exactly; none needs training."""
 
 from proxmatch.transforms.align import align
 from proxmatch.transforms.aligned import Aligned
@@ -17,7 +17,7 @@ from proxmatch.transforms.strength import (
 from proxmatch.transforms.symmetrized import Symmetrized
 from proxmatch.transforms.transformed import Transformed
 
-#: By the names checkpoints know them under.
+#: The transforms by the names that checkpoints use.
 TRANSFORMS: dict[str, type[Transformed]] = {
     t.kind: t for t in (Aligned, Lifted, Relaxed, Symmetrized)
 }

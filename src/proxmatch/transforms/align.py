@@ -44,7 +44,7 @@ def align(
     """Show a denoiser the images of another domain in the colors it knows; nothing is trained.
 
     Where the images do not vary along some color (they are flat, or gray in three channels), the
-    rotation is not determined there and is taken nearest to none.
+    rotation is not determined there, and the one nearest to the identity is taken.
 
     Args:
         denoiser: D, which is held and not changed; of any kind.
@@ -56,7 +56,7 @@ def align(
         source: images D was trained on, or their statistics; from the record of D unless given.
 
     Raises:
-        InputError: the channels do not fit, or nothing is known of the colors of D.
+        InputError: the channels do not fit, or the training colors of D are not known.
 
     Warns:
         DegenerateStatisticsWarning: the images, or those of the training, do not vary along every

@@ -42,7 +42,7 @@ class Aligned(Transformed):
         scale: s > 0.
         rotation: U, orthogonal, ``(C, C)``; what float32 left inexact is made exact.
         mean: m, the color of the images, ``(C,)``.
-        center: c, the color D shall see in its place, ``(C,)``.
+        center: c, the color that D sees in its place, ``(C,)``.
 
     Raises:
         InputError: a shape that does not fit the channels of D, a scale that is not positive, or

@@ -1,8 +1,8 @@
 """The colors of a set of images: their mean and covariance over pixels.
 
 For three channels these are 12 numbers (the covariance is symmetric, so 9 of them count), for gray
-images two. They are all that :func:`proxmatch.transforms.align` has to know of a domain, few enough
-to be estimated from one image, or from measurements alone.
+images two. They are all that :func:`proxmatch.transforms.align` needs to know about a domain, and
+few enough to be estimated from one image, or from measurements alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class ColorStatistics:
         covariance: ``(C, C)``, float64, symmetric and positive semidefinite.
 
     Raises:
-        InputError: the two do not fit, are not finite, or the covariance is none.
+        InputError: the two do not fit each other, are not finite, or the second is not a
+            covariance.
     """
 
     mean: Tensor
@@ -94,10 +95,10 @@ def color_statistics(images: Tensor) -> ColorStatistics:
 
 
 def colors_of(denoiser: ProximalDenoiser) -> ColorStatistics | None:
-    """The colors of the images a denoiser is for, or None where nothing is known of them.
+    """The colors of the images a denoiser is for, or None if they are not known.
 
-    A network has them in its record, under ``colors``, from its training. Around an
-    :class:`Aligned` one they are those that A x = s U (x - m) + c takes to the colors within:
+    A network has them in its record, under ``colors``, from its training. For an :class:`Aligned`
+    denoiser they are the colors that A x = s U (x - m) + c maps to those of the inner denoiser:
     mean A^{-1} c', covariance U^T C U / s^2.
 
     Example:

@@ -1,4 +1,4 @@
-"""A denoiser of any kind for the images at hand: their number of channels decides."""
+"""Make a denoiser of any kind fit the images at hand, by their number of channels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxmatch.transforms.lifted import Lifted
 
 
 def fitting(denoiser: Any, channels: int | None) -> ProximalDenoiser:
-    """A denoiser for images of so many channels: itself, or one of color images lifted to gray.
+    """A denoiser for images of that many channels: itself, or a color denoiser lifted to gray.
 
     Args:
         denoiser: D, of any kind (:func:`proxmatch.denoisers.as_denoiser`).

@@ -15,18 +15,18 @@ gray, it has the size sqrt(C) sigma, where noise of level s, independent in ever
 size s. So D_1 asks D for the level sqrt(C) sigma, and a D made for the level s is lifted to one for
 s / sqrt(C): 0.1 becomes 0.058 for a color denoiser.
 
-**Stacks of channels** are denoised one by one: h_1 is the sum over them. Each channel has a range
-[a, b], shown to D as [0, 1]: an alignment (:mod:`proxmatch.transforms.aligned`) of scale
+**Stacks of channels** are denoised channel by channel: h_1 is the sum over them. Each channel has a
+range [a, b], shown to D as [0, 1]: an alignment (:mod:`proxmatch.transforms.aligned`) of scale
 1 / (b - a), which changes neither eigenvalues nor exactness. The widths b - a of all channels are
-the same, because one noise level for all of them says that their units are.
+the same, because one noise level for all of them means that they have the same units.
 
 For **complex images** of MRI, two channels with the real and the imaginary part: coil-combined
 images scaled to a magnitude of at most 1 have both parts in [-1, 1], which is
 ``Lifted(D, 2, low=-1, high=1)``. Zero, the background, is shown to D as mid-gray, and noise of
 level sigma as half of it. If the phase was removed, the real part is in [0, 1] and the imaginary
-part about zero: ``Lifted(D, 2, low=(0, -0.5), high=(1, 0.5))``, where noise keeps its size. Raw
-reconstructions are in units of the scanner, 1e-4 and less: give the range they have, or divide them
-by their largest magnitude first.
+part around zero: ``Lifted(D, 2, low=(0, -0.5), high=(1, 0.5))``, where noise keeps its size. Raw
+reconstructions are in units of the scanner, 1e-4 and less: give their range, or divide them by
+their largest magnitude first.
 """
 
 from __future__ import annotations

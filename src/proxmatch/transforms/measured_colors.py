@@ -1,18 +1,18 @@
 """The colors of images that were never seen, from their measurements.
 
-For an operator that treats the channels alike and each alone, measurements y = A x + noise of
-images with mean color m and color covariance C have
+Let the operator act on each channel separately, and on all in the same way. Then measurements
+y = A x + noise of images with mean color m and color covariance C have
 
 - the mean A (m 1), where 1 is a white image: m_c is the least-squares fit of y_c by A 1;
-- about it the color covariance kappa C + rho sigma^2 Id, if color and place are independent. The
-  share rho of what is measured is 1, or less behind a mask, where there is no noise either. The
-  attenuation kappa is what A leaves of the variance of an image. It depends on the images by their
-  spectrum alone, which is **assumed** to fall like 1 / f^2.5; kappa is then a mean over random
-  images of that spectrum. (Natural images have exponents about 2; that of crops is larger, because
-  their means differ.)
+- around it the color covariance kappa C + rho sigma^2 Id, if color and place are independent. The
+  share rho of pixels that are measured is 1, or less with a mask, since masked pixels have no noise
+  either. The attenuation kappa is what A leaves of the variance of an image. It depends on the
+  images only through their spectrum, which is **assumed** to fall like 1 / f^2.5; kappa is then a
+  mean over random images of that spectrum. (Natural images have exponents of about 2; that of crops
+  is larger, because their means differ.)
 
 So C = (cov(y) - rho sigma^2 Id) / kappa, without the negative part that noise may leave. An error
-in kappa is an error in the size of C only: 5 to 20 % on photographs and faces, up to 50 % on
+in kappa only changes the size of C: 5 to 20 % on photographs and faces, up to 50 % on
 histology, whose spectrum is flatter. Alignment does not notice it: its rotation is the same for C
 and for any multiple of it.
 """
@@ -93,7 +93,7 @@ def textures(problem: Problem, count: int) -> Tensor:
     """Random gray images of unit variance and spectrum 1 / f^2.5, ``(count, C, H, W)``."""
     _, h, w = problem.img_size
     rows, cols = torch.fft.fftfreq(h)[:, None], torch.fft.rfftfreq(w)
-    # The mean of an image varies too: about as the frequency of one half period in the image.
+    # The mean of an image varies too, about like the frequency with half a period in the image.
     frequency = (rows.square() + cols.square()).sqrt().clamp_min(0.5 / max(h, w))
     generator = torch.Generator().manual_seed(0)
     draws = torch.randn(count, 1, h, w, generator=generator)

@@ -19,7 +19,7 @@ prior against the data, which a denoiser trained at one noise level does not hav
 **What it does to the spectrum.** J_t = t J + (1 - t) Id: eigenvalues move to 1 by the factor t. If
 those of J are at least mu, those of J_t are at least 1 - t + t mu, and L_H = 1 / (1 - t + t mu); a
 largest one of 1 + e becomes 1 + t e. A gradient-step denoiser becomes Id - t grad g, with t L in
-the place of L: one with L >= 1 is a proximal map again for t < 1 / L (as in Hurault, Chambolle,
+place of L: one with L >= 1 is a proximal map again for t < 1 / L (as in Hurault, Chambolle,
 Leclaire and Papadakis, "Convergent plug-and-play with proximal denoiser and unconstrained
 regularization parameter", J. Math. Imaging Vis. 66, 2024).
 
@@ -46,7 +46,7 @@ class Relaxed(Transformed):
         inner: D.
         t: how far to go toward D(x), in (0, 1].
         sigma: the noise level s that D is told, whatever level this denoiser is told; None to
-            pass that on.
+            pass on the latter.
         lipschitz: L of Id - D_s where it is used, if it was measured there: J >= 1 - t L.
 
     Raises:
@@ -91,7 +91,7 @@ class Relaxed(Transformed):
 
     @sigma.setter
     def sigma(self, sigma: float | None) -> None:
-        if "inner" not in self._modules:  # not before it is there: the base class sets None first
+        if "inner" not in self._modules:  # the base class sets None before ``inner`` is there
             return
         if self.level is None:
             self.inner.sigma = sigma

@@ -8,16 +8,17 @@ below one by construction, t is bounded by 1 / L, with L measured where the run 
 chosen under that bound: about twice the level at half the t is the same strength.
 
 **The rule**, the same for every row of a comparison: measure the images, reconstruct them with one
-strength after the other, and keep the one of highest mean PSNR. A family with one number (the t of
-an unconditional denoiser, the sigma of a Wiener filter, the weight of total variation) is searched
-along its grid (:func:`tune`). One with two is searched along s from level to level while that
-pays, first at the largest t allowed, then at half of it and so on (:func:`choose_strength`).
+strength after the other, and keep the one with the highest mean PSNR. A family with one number (the
+t of an unconditional denoiser, the sigma of a Wiener filter, the weight of total variation) is
+searched along its grid (:func:`tune`). A family with two numbers is searched along s, from level to
+level, as long as the PSNR rises: first at the largest t allowed, then at half of it and so on
+(:func:`choose_strength`).
 
-Without any images, measurements make them: they are reconstructed at a middling strength and
-**halved**. Images look alike at all scales, and averaging 2 x 2 pixels removes most of what a
-reconstruction lacks or adds at the finest one, so that these are nearly clean images of half the
-size; mirrored at their edges they fill the frame again. Then the problem is simulated on them. Not
-halved, they would vote for the strength that made them.
+Without any images, they are made from measurements: these are reconstructed at a medium strength
+and **halved** in size. Images look alike at all scales, and averaging 2 x 2 pixels removes most of
+what a reconstruction lacks or adds at the finest one, so that these are nearly clean images of half
+the size; mirrored at their edges they fill the frame again. Then the problem is simulated on them.
+If they were not halved, they would favor the strength that made them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from proxmatch.problems import Problem, by_name
 from proxmatch.transforms.fitting import fitted, fitting
 from proxmatch.transforms.relaxed import Relaxed
 
-#: How many strengths in a row may fall short of the best one before the rest is left out.
+#: How many strengths in a row may be worse than the best one before the rest is left out.
 PATIENCE = 2
 #: Values of t: about even steps in log t, from the denoiser as it is to nearly none.
 STRENGTHS = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
@@ -56,14 +57,14 @@ HALVINGS, ROUNDS = 4, 3
 WEAKEST = 0.02
 #: Where the search for a level begins.
 BEGIN = 5
-#: t L of a proximal map by choice.
+#: The t L that is aimed for.
 MARGIN = 0.95
-#: How much larger t must be allowed to be, once L is known along the chosen run, to try again: the
-#: run that L was first measured along may have been a bad one, with a far larger L.
+#: By what factor the allowed t must grow, once L is known along the chosen run, to try again: the
+#: run along which L was first measured may have been a bad one, with a far larger L.
 RAISE = 1.5
-#: Where the measurements are reconstructed at before any strength is chosen: t, or s.
+#: The strength at which measurements are reconstructed before one is chosen: t, or s.
 MIDDLING, MIDDLING_LEVEL = 0.1, 0.03
-#: Points of a run, images and Lanczos iterations with which L is measured along it.
+#: Points of a run, images and Lanczos iterations that are used to measure L along it.
 POINTS, SOME, ITERATIONS = 4, 2, 12
 
 log = logging.getLogger(__name__)
@@ -80,8 +81,8 @@ class Trial:
         strength: what was tried: t, the sigma of a filter, the weight of total variation.
         psnr: of the last iterate, mean over images and problems, in dB. An image that diverged
             counts as it was left.
-        best: the highest of the mean PSNR of any iterate, in dB; mean over the problems.
-        iteration: which iterate that is, of the first problem: where to stop.
+        best: the highest mean PSNR of any iterate, in dB; mean over the problems.
+        iteration: which iterate that is, for the first problem: where to stop.
         seconds: how long it took.
         by_problem: the PSNR of the last iterate of each problem, by name.
         sigma: the noise level that the denoiser was told, if it takes one.
@@ -104,14 +105,14 @@ class Trial:
 
 @dataclass(frozen=True, repr=False)
 class Tuned(ShownTuned, Generic[D]):
-    """A denoiser of the strength that did best, and what was tried.
+    """A denoiser at the strength that did best, and what was tried.
 
     Attributes:
         denoiser: the winner.
         chosen: how it did.
         table: all trials, in the order they were made.
-        lipschitz: L of Id - D_s along the chosen run, if it was measured: the largest of the
-            points looked at.
+        lipschitz: L of Id - D_s along the chosen run, if it was measured: the largest over the
+            points that were looked at.
     """
 
     denoiser: D
@@ -124,7 +125,7 @@ class Tuned(ShownTuned, Generic[D]):
 
     @property
     def margin(self) -> float | None:
-        """T L: below 1, the denoiser is a proximal map wherever the run was looked at."""
+        """The product t L: below 1, the denoiser is a proximal map where the run was looked at."""
         return None if self.lipschitz is None else self.chosen.strength * self.lipschitz
 
     def to_json(self) -> dict[str, Any]:
@@ -162,7 +163,7 @@ def tune(
         problem: what to reconstruct from; several share one strength.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
-        stop: asked before each but the first: no more is tried once it says yes.
+        stop: called before each strength but the first; nothing more is tried once it is true.
         seed: of the noise in the simulated measurements.
 
     Example:
@@ -212,12 +213,12 @@ def choose_strength(
         proximal: keep t L(s) < 1 for a denoiser of many levels whose L is not below one by
             construction; without it the best strength is chosen, and L is only measured.
         measured: measure L along the chosen run, and weaken t until t L < 1 there. Without it, L
-            is that of the denoiser's card, which is quicker and no more than a first guess.
+            is that of the denoiser's card, which is quicker but only a first guess.
         strengths: values of t for a denoiser of one level; t = 1 is always tried, so that the
             winner is never worse than D itself on the given images.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
-        stop: asked before each strength but the first: no more is tried once it says yes.
+        stop: called before each strength but the first; nothing more is tried once it is true.
         seed: of the simulated noise.
 
     Returns:
@@ -275,9 +276,9 @@ def choose_strength_from_measurements(
     The scores are PSNR on halved reconstructions, which says which strength is best, not how good
     it is. Of the criteria tried on photographs and validation faces with LPNs of one level (three
     to five problems, 4 to 20 images) this one lost least against the best t: at most 0.6 dB,
-    mostly below 0.1. The discrepancy principle lost up to 5.7 dB and has nothing to say without
-    noise; the same without halving 4.0 dB; SURE and R2R 0.6 dB in deblurring, where halving lost
-    nothing.
+    mostly below 0.1. The discrepancy principle lost up to 5.7 dB and does not apply without noise;
+    the same method without halving lost up to 4.0 dB; SURE and R2R lost 0.6 dB in deblurring, where
+    halving lost nothing.
 
     Args:
         denoiser: D, which is held and not changed.
@@ -322,7 +323,7 @@ def stand_ins(
     *,
     iterations: int | None = None,
 ) -> Tensor:
-    """Nearly clean images from measurements alone: halved reconstructions at a middling strength.
+    """Nearly clean images from measurements alone: halved reconstructions at a medium strength.
 
     Args:
         denoiser: D.
@@ -363,8 +364,8 @@ def along_run(
         denoiser: D.
         queries: z_1 ... z_K as a run records them, ``(B, K, C, H, W)``.
         sigma: the level s.
-        points: of each run, evenly spread.
-        images: whose runs are looked at.
+        points: how many of each run, evenly spread.
+        images: how many runs are looked at.
     """
     steps = queries.shape[1]
     chosen = sorted({round(i * (steps - 1) / max(1, points - 1)) for i in range(points)})
@@ -449,7 +450,7 @@ def _two_numbers(
     measured: bool,
     stop: Callable[[], bool],
 ) -> Tuned[Relaxed]:
-    """Levels one after the other, at the largest t allowed and at its halves, while that pays."""
+    """Levels one after the other, at the largest t allowed and its halves, while PSNR rises."""
     low, high = denoiser.levels or (LEVELS[0], LEVELS[-1])
     levels = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
     bounded = denoiser.core.penalized
@@ -472,7 +473,7 @@ def _two_numbers(
         return place
 
     place, largest, constant = min(BEGIN, len(levels) - 1), 1.0, None
-    if bounded and proximal:  # measured at a middling strength, or from the card
+    if bounded and proximal:  # measured at a medium strength, or from the card
         constant = None if measured else denoiser.core.lipschitz
         middling = Relaxed(denoiser, 0.5, levels[place])
         constant = constant or score.along_runs(denoiser, middling, images=1)

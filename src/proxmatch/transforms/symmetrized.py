@@ -22,7 +22,7 @@ from proxmatch.transforms.transformed import Transformed
 
 Group = Literal["flips", "dihedral"]
 
-#: Quarter turns in each group; with and without a mirror image before them these are its elements.
+#: Quarter turns in each group; its elements are these, each with and without a mirror before it.
 _TURNS = {"flips": (0, 2), "dihedral": (0, 1, 2, 3)}
 
 
@@ -77,7 +77,7 @@ class Symmetrized(Transformed):
         return self._mean(values), jacobian
 
     def _square(self, x: Tensor) -> Tensor:
-        """Refuse what quarter turns would change the shape of."""
+        """Refuse images whose shape quarter turns would change."""
         x = self._check(x)
         if self.group == "dihedral" and x.shape[-2] != x.shape[-1]:
             raise InputError(
@@ -91,12 +91,12 @@ class Symmetrized(Transformed):
 
 
 def do(x: Tensor, mirror: bool, turns: int) -> Tensor:
-    """G x: mirrored left to right or not, then turned by quarter turns."""
+    """The image g x: x mirrored left to right or not, then turned by quarter turns."""
     return torch.rot90(x.flip(-1) if mirror else x, turns, (-2, -1)).contiguous()
 
 
 def _turned(sigma: float | Tensor | None, mirror: bool, turns: int) -> float | Tensor | None:
-    """G s for a map of noise levels s; levels of whole images stay."""
+    """The map g s of noise levels s; a level for a whole image stays as it is."""
     return do(sigma, mirror, turns) if isinstance(sigma, Tensor) and is_map(sigma) else sigma
 
 

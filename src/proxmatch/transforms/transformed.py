@@ -1,8 +1,8 @@
 """What every transform of a proximal denoiser shares.
 
 A transform takes a denoiser D = grad h and makes another one, whose potential is known exactly
-from h: what held for D (a convex potential, an inverse, a regularizer, a smoothness constant)
-holds for it, and transforms compose in any order.
+from h. What D has (a convex potential, an inverse, a regularizer, a smoothness constant), it has
+too, and transforms can be combined in any order.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ PROBLEMS = ("deblurring", "super-resolution", "inpainting 70")
 #: Noise levels that the networks of the steps are told at the start; they are trained too.
 LEVELS = (0.1, 0.05, 0.03)
 #: Steps of the training, pairs a step and side of their crops.
-STEPS, BATCH, CROP = 1500, 4, 64
+STEPS, BATCH, CROP = 1200, 4, 64
 RATE, WARMUP, CLIP = 5e-4, 50, 0.1
 #: Side of the images that the crops are cut from.
 SIDE = 128
