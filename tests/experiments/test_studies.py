@@ -20,6 +20,7 @@ from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
 from proxmatch.experiments.studies.ceiling import Unrolled, trained
+from proxmatch.experiments.studies.modalities import PROBLEMS as MODALITY_PROBLEMS
 from proxmatch.experiments.studies.priors import PROBLEMS, prior_of, problem_of
 from proxmatch.experiments.studies.solver import calls
 from proxmatch.experiments.studies.whole import checkerboard, grid
@@ -223,6 +224,30 @@ def test_the_ceiling_learns_its_problem(data: Path, tmp_path: Path) -> None:
     page = run_study(STUDIES["ceiling"], work, tmp_path).read_text()
     cell = json.loads(next((tmp_path / "cells").glob("*.json")).read_text())
     assert f"| inpainting 70 | tiny | {cell['psnr'][0]:.2f} | 1 | 1 |" in page
+
+
+def test_modalities_show_what_their_cells_hold(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A color network is lifted to gray pictures, and to the two channels of complex ones."""
+    module = "proxmatch.experiments.studies.modalities"
+    monkeypatch.setattr(f"{module}.SIZE", 32)
+    monkeypatch.setattr(f"{module}.DOMAINS", {"x-ray": ("kodak24", 2)})
+    chosen = {name: MODALITY_PROBLEMS[name] for name in ("MRI 4 x", "inpainting 70")}
+    monkeypatch.setattr(f"{module}.PROBLEMS", chosen)
+    work = Work(data, (str(data / "tiny"),), 1)
+    text = run_study(STUDIES["modalities"], work, tmp_path).read_text()
+    cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
+    assert len(cells) == 6
+    for problem in chosen:
+        here = {c["settings"]["prior"]: c for c in cells if c["settings"]["problem"] == problem}
+        scores = [f"{here[prior]['psnr'][0]:.2f}" for prior in ("tv", "wiener", "tiny")]
+        start = f"{here['tv']['start'][0]:.2f}"
+        assert f"| {problem} | {start} | {' | '.join(scores)} |" in text
+        assert len({cell["start"][0] for cell in here.values()}) == 1  # the same measurements
+        assert here["wiener"]["psnr"][0] > here["wiener"]["start"][0]
+        sheet = Image.open(tmp_path / f"x-ray-{problem.lower().replace(' ', '-')}.png")
+        assert sheet.size == (5 * 64, 64 + 14)
 
 
 def test_calls_are_counted_where_a_curve_stays() -> None:

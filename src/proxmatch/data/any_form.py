@@ -1,9 +1,9 @@
-"""Images in whatever form they are at hand: tensors, arrays, Pillow images, files, folders.
+"""Images in any common form: tensors, arrays, Pillow images, files, folders.
 
 - A **tensor** is ``(H, W)``, ``(C, H, W)`` or ``(N, C, H, W)``.
 - An **array** of NumPy, or an image of Pillow, is ``(H, W)``, ``(H, W, C)`` or ``(N, H, W, C)``, as
-  scikit-image and Pillow make them; one whose last axis cannot be channels and whose first can is
-  taken as a tensor is.
+  scikit-image and Pillow make them. If the last axis cannot be channels and the first can, it is
+  read like a tensor.
 - A **path** is a picture, or a folder of them.
 - A **sequence** holds any of these.
 
@@ -40,7 +40,7 @@ def read_image(path: str | PathLike[str], channels: int | None = None) -> Tensor
         channels: 1 or 3: gray is repeated, colors are weighted; as in the file unless given.
 
     Raises:
-        DataError: it is no whole picture.
+        DataError: it is not a complete picture.
 
     Example:
         >>> _ = save_image(torch.zeros(3, 4, 6), "colors.tif")
@@ -57,10 +57,10 @@ def save_image(image: Any, path: str | PathLike[str], *, bits: Bits = 8) -> Path
     Args:
         image: one image, in any form of the module's text.
         path: ends in ``.png``, ``.tif`` or ``.tiff``; a file that is there is replaced.
-        bits: a channel: 8 or 16.
+        bits: per channel: 8 or 16.
 
     Raises:
-        InputError: no single image, or an ending that is neither.
+        InputError: it is not a single image, or the path has another ending.
 
     Example:
         >>> save_image(torch.rand(1, 4, 6), "gray.png", bits=16).name
@@ -84,7 +84,7 @@ def image_list(images: Any, channels: int | None = None) -> list[Tensor]:
 
     Args:
         images: see the module's text.
-        channels: make pictures and arrays of this many: grey is repeated for three, colors are
+        channels: convert pictures and arrays to this many: gray is repeated for three, colors are
             weighted for one. Tensors keep the channels they have.
 
     Raises:
@@ -106,7 +106,7 @@ def image_batch(images: Any, channels: int | None = None, like: Tensor | None = 
     Args:
         images: see the module's text.
         channels: as in :func:`image_list`.
-        like: a tensor where the batch is to be, in its precision; as it comes unless given.
+        like: a tensor whose device and precision the batch gets; unchanged unless given.
 
     Raises:
         InputError: what is given is no image, or the sizes differ.
@@ -148,7 +148,7 @@ def _images(given: Any, channels: int | None) -> Iterable[Tensor]:
 
 
 def converted(image: Tensor, channels: int | None) -> Tensor:
-    """An image ``(C, H, W)`` of as many channels: grey repeated, colors weighted.
+    """An image ``(C, H, W)`` with that many channels: gray is repeated, colors are weighted.
 
     Raises:
         InputError: there is no rule for these numbers of channels.

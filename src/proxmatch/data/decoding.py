@@ -1,11 +1,11 @@
 """One image file as an array of pixels, by rules that do not depend on its format.
 
-- PNG, JPEG, TIFF, BMP and WebP are told by their content, not by their name; no other decoder runs.
-- 8 and 16 bits a channel are kept as they are; fewer bits are widened to 8. 32-bit and
+- PNG, JPEG, TIFF, BMP and WebP are recognized by content, not by name; no other decoder runs.
+- 8 and 16 bits per channel are kept as they are; fewer bits are widened to 8. 32-bit and
   floating-point pixels are refused: nothing says which value is white.
 - The picture is turned upright by its EXIF (or TIFF) orientation.
 - Transparency is composited on white. Palettes and CMYK become RGB. Color profiles are ignored.
-- Of several frames or pages, the first.
+- Of several frames or pages, the first is taken.
 - A header that announces more than ``MAX_PIXELS`` is refused before anything is decoded.
 """
 
@@ -45,7 +45,7 @@ def load(path: Path, most: int = MAX_PIXELS) -> tuple[Pixels, str]:
         most: pixels that a picture may have.
 
     Raises:
-        DataError: with the reason, and without the path, if the file is not a whole picture.
+        DataError: with the reason, and without the path, if the file is not a complete picture.
     """
     try:
         if not path.is_file():
@@ -103,7 +103,7 @@ def _limit(most: int) -> str:
 
 
 def _bits(image: Any, head: bytes) -> int:
-    """Bits a channel of the file, which Pillow's mode does not always tell."""
+    """Bits per channel of the file, which Pillow's mode does not always tell."""
     if image.format == "PNG":
         return head[24]  # the IHDR chunk is always the first
     if image.format == "TIFF":

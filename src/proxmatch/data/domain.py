@@ -41,10 +41,10 @@ class ImageDomain:
     :mod:`proxmatch.data.decoding`. Gray pictures are repeated for three channels; colors are
     weighted by ``LUMA`` for one.
 
-    Opening decodes every picture once, the only way to know that a file is whole. Those that are
-    not, or are too small or too large, are left out with one ``SkippedFilesWarning`` that names
-    them. Decoded pictures are kept, in their own 8 or 16 bits, up to ``cache_bytes``; the least
-    recently used go first and are decoded again when needed.
+    Opening decodes every picture once, the only way to know that a file is complete. Incomplete
+    files, and pictures that are too small or too large, are left out with one
+    ``SkippedFilesWarning`` that names them. Decoded pictures are kept, in their own 8 or 16 bits,
+    up to ``cache_bytes``; the least recently used go first and are decoded again when needed.
 
     Args:
         root: the folder.
@@ -54,14 +54,15 @@ class ImageDomain:
             pictures that are aligned. ``grid``: on the largest centered grid of crops that do not
             overlap; anywhere in training. ``auto``: ``center`` for CelebA's layout, else ``grid``.
         downscale: factor of an area filter (the mean of square blocks, as scikit-image's
-            ``downscale_local_mean``) applied before cropping; right and bottom rests are dropped.
+            ``downscale_local_mean``) applied before cropping; what is left over at the right and
+            bottom is dropped.
         channels: 3 or 1.
         cache_bytes: memory for decoded pictures.
 
     Attributes:
         fingerprint: number of pictures, and hash of their names and contents. Where and when the
             files were stored does not matter.
-        skipped: the reason of each file that was left out, by name.
+        skipped: why each file was left out, by name.
 
     Raises:
         DataError: if there is no such folder, or no readable picture in it.
@@ -153,8 +154,8 @@ class ImageDomain:
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Crops for training, ``(count, channels, size, size)``, decided by the generator alone.
 
-        Every picture is as likely as any other, every place in it too (see ``crop``); half of the
-        crops are mirrored left to right.
+        All pictures are equally likely, and so are all places in a picture (see ``crop``); half of
+        the crops are mirrored left to right.
         """
         if count < 1:
             raise InputError(f"a sample has at least 1 crop, not {count}")

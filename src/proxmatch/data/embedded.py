@@ -77,8 +77,8 @@ def embedded_picture(name: str, reduce: int = 2) -> Tensor:
     """A whole picture made smaller by averaging, ``(3, H, W)`` in [0, 1].
 
     Args:
-        name: of a function of ``skimage.data`` whose colored picture is inside the wheel.
-        reduce: factor; what is left over at the right and below is cut off.
+        name: of a function of ``skimage.data`` whose color picture is inside the wheel.
+        reduce: factor; what is left over at the right and bottom is cut off.
     """
     loaded: Any = getattr(skimage.data, name)()
     array = np.asarray(loaded[0] if isinstance(loaded, tuple) else loaded)

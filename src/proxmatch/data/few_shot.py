@@ -1,4 +1,4 @@
-"""A few images of a domain to adapt to: the same ones on every machine, small sets inside large."""
+"""A few images of a domain to adapt to: the same on every machine, small sets inside large ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def few_shot(domain: ImageDomain | EmbeddedDomain, n: int, set_seed: int) -> Few
     number generator, only on the names.
 
     Args:
-        domain: of which an :class:`EmbeddedDomain` gives its adaptation crops.
+        domain: where the images come from; of an :class:`EmbeddedDomain`, the adaptation crops.
         n: number of images.
         set_seed: which set; any integer.
 

@@ -33,7 +33,7 @@ class ImageFile:
     Attributes:
         path: where from.
         pixels: ``(C, H, W)``, float32 in [0, 1].
-        bits: a channel, in the file.
+        bits: per channel, in the file.
         digest: SHA-256 of the file.
     """
 
@@ -51,10 +51,10 @@ def read_file(
     Args:
         path: of the file.
         channels: of the tensor, 1 or 3; None for those of the file.
-        most: pixels that it may have.
+        most: how many pixels it may have.
 
     Raises:
-        DataError: it is no whole picture; see :mod:`proxmatch.data.decoding`.
+        DataError: it is not a complete picture; see :mod:`proxmatch.data.decoding`.
         InputError: neither one channel nor three.
 
     Example:
@@ -76,7 +76,7 @@ def read_file(
 
 
 def read_files(paths: Iterable[Path], channels: int | None = 3) -> list[ImageFile]:
-    """Those of the files that are whole pictures.
+    """Read the files that are complete pictures.
 
     Raises:
         DataError: none of them is.
@@ -133,7 +133,7 @@ def encode_image(image: Tensor, format: Format = "png", bits: Bits = 8) -> bytes
     Args:
         image: ``(C, H, W)``, one channel or three.
         format: ``png`` or ``tif``.
-        bits: a channel.
+        bits: per channel.
 
     Example:
         >>> encode_image(torch.rand(3, 4, 6))[1:4]
@@ -159,7 +159,7 @@ def encode_image(image: Tensor, format: Format = "png", bits: Bits = 8) -> bytes
 
 
 def _deep_png(pixels: Pixels) -> bytes:
-    """16-bit colors, ``(H, W, 3)``, by the letter of the PNG specification: Pillow has none."""
+    """16-bit colors, ``(H, W, 3)``, written by the PNG specification: Pillow cannot do it."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))

@@ -7,8 +7,9 @@ Three layouts are recognized, in this order:
 - a folder that holds pictures itself;
 - BreCaHAD's, and that of many others: pictures in ``images/``.
 
-No other folder is entered. Pictures are told by the endings in ``pictures.SUFFIXES``; hidden files
-are ignored, links to files are followed. The order is the natural one (``img2`` before ``img10``).
+No other folder is entered. Pictures are recognized by the endings in ``decoding.SUFFIXES``; hidden
+files are ignored, links to files are followed. The order is the natural one (``img2`` before
+``img10``).
 
 Without a partition file the splits are runs of that order, so that neighbors (the same patient,
 the same scene) stay together: the last tenth is for testing, the tenth before it for validation (a
@@ -37,7 +38,7 @@ class Layout:
     """Where the pictures are.
 
     Attributes:
-        folder: that holds them.
+        folder: the one that holds them.
         names: of the files, in natural order.
         aligned: their subject is at the center (CelebA).
     """

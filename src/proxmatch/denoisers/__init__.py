@@ -1,4 +1,4 @@
-"""Denoisers that are proximal maps: learned proximal networks and gradient-step denoisers."""
+"""Denoisers that are proximal maps: learned proximal networks, gradient steps, ridge denoisers."""
 
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.checkpoint import load, save, shipped

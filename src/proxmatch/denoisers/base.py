@@ -5,7 +5,7 @@ A denoiser D = grad h with h strongly convex is the proximal map of a function R
     D = prox_R,    R(u) = h*(u) - |u|^2 / 2,    grad R(u) = D^{-1}(u) - u,
 
 where h* is the convex conjugate (Propositions B.1 for LPN and B.2 for gradient-step denoisers).
-With z = D^{-1}(u) it is h*(u) = <u, z> - h(z), so R costs one inversion and one potential.
+With z = D^{-1}(u), h*(u) = <u, z> - h(z), so R costs one inversion and one potential.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Recipe:
 
     Attributes:
         epochs: of the paper's methods, over all inputs.
-        gamma: of proximal matching, per pixel; None for one that falls (:class:`Geometric`).
+        gamma: of proximal matching, per pixel; None for one that decreases (:class:`Geometric`).
         clip: bound on the gradient; None for none.
-        looks: at the model during a run, which for some families take long.
+        looks: how often the model is assessed during a run, which for some families takes long.
         rate: learning rate of a gentle training.
-        batch: images a step of it.
-        steps: of it, with fewer than five images and with more.
+        batch: images per step of it.
+        steps: number of its steps, with fewer than five images and with more.
     """
 
     epochs: int = 20
@@ -79,7 +79,7 @@ class Recipe:
 #: Fields of a configuration that may be set on a denoiser after it was made.
 SET = ("sigma", "lipschitz")
 
-#: Relative distance by which a noise level may pass the trained ones before it is told.
+#: By what relative distance a noise level may exceed the trained ones before there is a warning.
 LEEWAY = 1e-3
 
 Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
@@ -218,7 +218,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         return core
 
     def configuration(self) -> BaseModel:
-        """The configuration that makes this denoiser again, with what has been set since."""
+        """The configuration that makes this denoiser again, with later changes included."""
         now = {name: getattr(self, name) for name in type(self.config).model_fields if name in SET}
         return type(self.config).model_validate({**dict(self.config), **now})
 
@@ -260,10 +260,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     ) -> Inverse:
         """Solve D(z) = u, image by image within one batch.
 
-        Accelerated fixed-point iteration z <- u + z - D(z), in float32 as far as that goes. Then,
-        if h is convex by construction, Newton-CG on z -> h(z) - <u, z> for images not solved so
-        far; without that, the iteration goes on in the precision of u, and an image may not
-        converge (u outside the image of D, or L >= 1).
+        First comes an accelerated fixed-point iteration z <- u + z - D(z), in float32 as far as
+        that goes. Then, if h is convex by construction, images that are not solved yet go on with
+        Newton-CG on z -> h(z) - <u, z>. Otherwise the iteration continues in the precision of u,
+        and an image may not converge (u outside the range of D, or L >= 1).
 
         Args:
             u: ``(B, C, H, W)``.
@@ -364,7 +364,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         Or of each pixel, ``(B, 1, H, W)``, for a denoiser that takes :attr:`maps`.
 
         Raises:
-            InputError: no level is known, or it is no positive number, or not one for each image.
+            InputError: no level is known, or it is not positive, or not one for each image.
         """
         sigma = self.sigma if sigma is None else sigma
         if sigma is None:
@@ -374,7 +374,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         with torch.inference_mode(False):  # it becomes part of graphs
             if isinstance(sigma, Tensor):
                 level = sigma.detach().to(x.device, x.dtype, copy=True)
-            else:  # filled in there, not sent
+            else:  # filled in on the device, not sent to it
                 level = torch.full((), float(sigma), dtype=x.dtype, device=x.device)
         if is_map(level):
             self._check_map(x, level)
@@ -385,7 +385,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         else:
             level = level.flatten()
         if isinstance(sigma, Tensor):
-            if sigma.device.type != "cpu":  # to look at it would be to wait for the device
+            if sigma.device.type != "cpu":  # looking at it would wait for the device
                 with torch.inference_mode(False):
                     return level.expand(len(x), *level.shape[1:])
             lowest, highest = (float(v) for v in sigma.detach().aminmax())
@@ -459,7 +459,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         return u, start
 
     def _why(self) -> str:
-        """The likely reason of a solve that failed."""
+        """The likely reason why a solve failed."""
         return "allow more iterations or a larger tolerance"
 
     def _converged(self, inverse: Inverse) -> Inverse:

@@ -4,9 +4,9 @@ A checkpoint is a folder with ``model.safetensors`` and ``config.json``. Nothing
 unpickled. Loading checks that names, shapes and dtypes are those the configuration asks for, that
 every number is finite, and that an LPN is convex.
 
-A transformed denoiser (:mod:`proxmatch.transforms`) is stored as the weights of the one at its
-heart and, in the configuration, the transforms around it from the inside out. That is format
-version 2; what has no transforms is written as version 1, which older readers know.
+A transformed denoiser (:mod:`proxmatch.transforms`) is stored as the weights of its core and, in
+the configuration, the transforms around it from the inside out. That is format version 2; a
+denoiser without transforms is written as version 1, which older versions can read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from proxmatch.errors import (
 FORMAT_VERSION = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 PRECISIONS = {torch.float32, torch.float64}
-#: Keys that were spelled otherwise in early checkpoints.
+#: Keys that were spelled differently in early checkpoints.
 SPELLED = {
     "centre": "center",
     "colours": "colors",
@@ -74,7 +74,7 @@ class Checkpoint(BaseModel):
         architecture: fields of the configuration of that family.
         weights: SHA-256 of the weights file, so that the two files cannot be mixed up.
         record: how the weights came about: data, settings, versions, results.
-        transforms: what is done to the denoiser, the first one first.
+        transforms: what is done to the denoiser, in this order.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -91,8 +91,8 @@ class Checkpoint(BaseModel):
 def save(denoiser: ProximalDenoiser, folder: str | Path) -> Path:
     """Write a denoiser to a folder.
 
-    No file is ever half written, and a write that was interrupted between the two is noticed when
-    they are loaded.
+    No file is ever half written, and a write that was interrupted between the two files is noticed
+    when they are loaded.
 
     Args:
         denoiser: of any family, with any transforms around it.
@@ -155,8 +155,8 @@ def load(
 
     Args:
         source: a folder written by :func:`save`, or one of :func:`shipped`.
-        network: of a gradient-step denoiser around a network of your own class: such a network,
-            which is copied, or what makes one. Its weights are those of the file.
+        network: for a gradient-step denoiser around a network of your own class: such a network,
+            which is copied, or a function that makes one. Its weights come from the file.
         device: where to put it.
         dtype: what to convert it to; as saved by default.
 
@@ -225,7 +225,7 @@ def build(
                 f"{origin}: {name} has shape {tuple(t.shape)}, the configuration asks for "
                 f"{tuple(wanted[name].shape)}"
             )
-    counts = {name for name, t in wanted.items() if not t.is_floating_point()}  # of batches seen
+    counts = {name for name, t in wanted.items() if not t.is_floating_point()}  # of batches
     dtypes = {t.dtype for name, t in state.items() if name not in counts}
     if len(dtypes) != 1 or not dtypes <= {*PRECISIONS, torch.float16, torch.bfloat16}:
         raise CheckpointError(f"{origin}: expected one floating-point dtype, found {dtypes}")
@@ -244,7 +244,7 @@ def build(
 
 
 def _unwrapped(denoiser: ProximalDenoiser) -> tuple[ProximalDenoiser, list[Transform]]:
-    """The denoiser at the heart of a chain of transforms, and these from the inside out."""
+    """The core of a chain of transforms, and the transforms from the inside out."""
     chain: Any = denoiser.chain
     return denoiser.core, [
         Transform(kind=t.kind, settings=t.settings, record=t.record) for t in chain

@@ -1,7 +1,7 @@
 """Networks of the user's own class as the N of a gradient-step denoiser.
 
-How a network wants to be called is found out by calling it: with a noise level for each image, with
-a map of levels, with a further channel, or without any.
+How a network has to be called is found out by calling it: with a noise level for each image, with a
+map of levels, with a further channel, or without a level.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proxmatch.errors import InputError
 
 Told = Literal["nothing", "vector", "column", "map", "channel"]
 
-#: Side of the image that a network is tried on, and two noise levels it is told there.
+#: Side of the image on which a network is tried, and the two noise levels it is given.
 TRIED, LEVELS = 64, (0.05, 0.2)
 
 
@@ -47,7 +47,7 @@ class GivenConfig(BaseModel):
 class Given(Network):
     """A network of the user's own, called as a :class:`Network`.
 
-    Batch normalization and dropout stay as in evaluation, also in training: otherwise N(x) would
+    Batch normalization and dropout stay in evaluation mode, also in training: otherwise N(x) would
     depend on the other images of the batch, or on chance, and D would have no potential.
 
     Args:
@@ -76,7 +76,7 @@ class Given(Network):
         return x - out if self.config.residual else out
 
     def train(self, mode: bool = True) -> Given:
-        """Training or evaluation mode, but for layers that read the batch or draw lots."""
+        """Training or evaluation mode, except for layers that depend on the batch or on chance."""
         super().train(mode)
         for part in self.modules():
             if isinstance(part, _BatchNorm | _DropoutNd):
@@ -104,7 +104,7 @@ def describe(
     multiple: int = 1,
     differentiable: bool = True,
 ) -> GivenConfig:
-    """How a network is called, as far as it was not said, by calling it.
+    """Find out how a network is called, where the arguments do not say it, by calling it.
 
     Args:
         module: the network.

@@ -3,7 +3,7 @@ r"""Gradient-step denoisers: D = Id - grad g (equations bg_gs_denoiser and gs_de
     g(x) = 1/2 |x - N(x)|^2,    grad g(x) = r - J_N(x)^T r,    r = x - N(x),
 
 for a network N. D = grad h with h(x) = |x|^2 / 2 - g(x). If grad g is L-Lipschitz with L < 1, h is
-(1 - L)-strongly convex and D is a proximal map on its image (Proposition B.2). L < 1 is a property
+(1 - L)-strongly convex and D is a proximal map on its range (Proposition B.2). L < 1 is a property
 of the trained weights: it is measured (:func:`proxmatch.denoisers.jacobian_spectrum`), never
 assumed.
 """
@@ -40,13 +40,13 @@ from proxmatch.errors import (
     UnknownLipschitzError,
 )
 
-#: Noise level that a network of many levels is told where nobody says another.
+#: Noise level that a network of many levels is told unless another is given.
 SIGMA = 0.05
 
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
-#: Networks by the names that configurations know them under, each from its configuration.
+#: Networks by the names that configurations use, each made from its configuration.
 NETWORKS: dict[str, Callable[[GradientStepConfig], Network]] = {
     "unet": lambda c: CompactUNet(c.channels, c.widths),
     "scaled-unet": lambda c: ScaledUNet(
@@ -74,7 +74,7 @@ class GradientStepConfig(BaseModel):
             ``dncnn`` (:mod:`proxmatch.denoisers.networks`), or ``given``, a network of the user's
             own class, which is passed along (:meth:`GradientStep.of`).
         widths: channels at each scale; four scales for DRUNet, one for FFDNet and DnCNN.
-        blocks: residual blocks at each scale, of the scaled UNet (also one number a scale) and
+        blocks: residual blocks at each scale, of the scaled UNet (also one number per scale) and
             DRUNet; convolutions of FFDNet and DnCNN.
         leak: slope of the scaled UNet's activation where ELU is flat; None for none.
         contrast: of images, for the coarse scales of the scaled UNet; None for none.
@@ -125,7 +125,7 @@ class GradientStepConfig(BaseModel):
 
     @model_serializer(mode="wrap")
     def _lean(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what a network of the first kinds does not have: older versions read it."""
+        """Without fields that the first networks do not have: older versions can then read it."""
         out: dict[str, Any] = dump(self)
         added = ("smooth", "given", "leak", "contrast")
         return {k: v for k, v in out.items() if v is not None or k not in added}
@@ -165,7 +165,7 @@ class GradientStep(ProximalDenoiser):
     always_convex = False
     trainable = True
     penalized = True
-    # Convolutions are faster so on a CPU, and no slower on a GPU.
+    # Convolutions are faster this way on a CPU, and no slower on a GPU.
     memory_format = torch.channels_last
 
     config: GradientStepConfig
@@ -207,10 +207,10 @@ class GradientStep(ProximalDenoiser):
                 found out by default.
             residual: whether it returns the noise: N(x) is x minus its output.
             multiple: image sides it takes are multiples of this; others are padded.
-            smooth: exchange activations with kinks for smooth ones, of this sharpness if it is a
+            smooth: replace activations with kinks by smooth ones, of this sharpness if it is a
                 number (:func:`proxmatch.denoisers.smooth`).
             settings: ``sigma``, ``levels`` and ``lipschitz`` of :class:`GradientStepConfig`. A
-                network that is told the level is told 0.05 where nobody says another.
+                network that takes a level is told 0.05 unless another is given.
 
         Raises:
             InputError: the network cannot be called in this way.
@@ -228,7 +228,7 @@ class GradientStep(ProximalDenoiser):
         return denoiser
 
     def inherit_(self, other: ProximalDenoiser) -> None:
-        """Start from the weights of another one; a scaled UNet may have more blocks than it has.
+        """Start from the weights of another one; a scaled UNet may have fewer blocks than this one.
 
         Raises:
             InputError: it does not fit.

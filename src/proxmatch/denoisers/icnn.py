@@ -1,4 +1,4 @@
-r"""The input-convex network psi of an LPN, its gradient written out, and the derivatives of that.
+r"""The input-convex network psi of an LPN, its gradient written out, and derivatives of the latter.
 
 With the softplus phi and y_i = phi(a_i), layer i of n computes
 
@@ -6,18 +6,18 @@ With the softplus phi and y_i = phi(a_i), layer i of n computes
     psi(x) = sum_i <c_i, y_i>,                                            c_i >= 0,
 
 where R_i resizes x bilinearly to the resolution of y_{i-1}, a 2^k-th of its own. Convexity in x
-follows from W, c >= 0. One pass upwards and one downwards give the gradient, without autograd:
+follows from W, c >= 0. One pass upward and one downward give the gradient, without autograd:
 
     g_n = c_n,    delta_i = g_i phi'(a_i),    g_{i-1} = c_{i-1} + W_i^T delta_i,
     grad psi(x) = sum_i R_i^T S_i^T delta_i.
 
 :class:`ConvexGradient` wraps the two passes as one autograd node whose backward is written out too
-(the derivative of <v, grad psi(x)> is that of the tangent of psi along v): three stored tensors a
-layer and one ordinary backward in training, where differentiating twice with autograd keeps about
-twice as many.
+(the derivative of <v, grad psi(x)> is that of the tangent of psi along v). Training then needs
+three stored tensors per layer and one ordinary backward pass; differentiating twice with autograd
+keeps about twice as many tensors.
 
 All activations here are in base 2: phi(a) = log2(1 + 2^(kappa a)) / kappa with kappa = beta / ln 2
-is softplus with parameter beta. The factor kappa rides on the small input convolutions S, b, and
+is softplus with parameter beta. The small input convolutions S, b contain the factor kappa, and
 q = 1 + 2^(kappa a) = 2^(kappa y) gives phi' = 1 - 1/q and phi'' = beta phi' / q at no further cost.
 """
 
@@ -264,7 +264,7 @@ def curvature(
 ) -> tuple[Tensor, Weights | None]:
     """The Hessian of psi times v; with x, also the derivative of <v, grad psi(x)> in the weights.
 
-    With tangents da_i = W_i dy_{i-1} + S_i R_i v and dy_i = phi'(a_i) da_i, one pass downwards
+    With tangents da_i = W_i dy_{i-1} + S_i R_i v and dy_i = phi'(a_i) da_i, one pass downward
     p_i = phi'(a_i) W_{i+1}^T p_{i+1} + g_i phi''(a_i) da_i gives the product sum_i R_i^T S_i^T p_i
     and the derivatives dW_i = delta_i * dy_{i-1} + p_i * y_{i-1} (* the correlation), and likewise
     for S and b; dc_i sums dy_i. Below, p is kept divided by beta.

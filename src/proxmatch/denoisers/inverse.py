@@ -35,7 +35,7 @@ def default_tolerance(dtype: torch.dtype) -> float:
     return 1e-10 if dtype == torch.float64 else 1e-5
 
 
-#: Iterations between two looks at which images are solved, where a look waits for the device.
+#: Iterations between two checks of which images are solved, where a check waits for the device.
 LOOK = 5
 #: Relative residual down to which float32 is as good as float64.
 SINGLE = 1e-6
@@ -72,7 +72,7 @@ def _over(c: Tensor, x: Tensor) -> Tensor:
 def conjugate_gradient(
     matvec: Callable[[Tensor], Tensor], b: Tensor, tolerance: Tensor, max_iterations: int
 ) -> Tensor:
-    """Solve A x = b with A symmetric positive definite, one system an image.
+    """Solve A x = b with A symmetric positive definite, one system per image.
 
     Images that have reached their own tolerance stand still while the others go on, which
     ``deepinv.optim.linear.conjugate_gradient`` cannot do.
@@ -118,8 +118,8 @@ def newton_cg(
 
     The step solves J_D(z) s = u - D(z) by conjugate gradients, to a relative accuracy that
     tightens with the residual (superlinear convergence). J_D is symmetric positive definite, so s
-    is a descent direction of |D(z) - u|^2. The steps are solved for in float32: what that spoils,
-    the next step makes good, and D(z) - u is in the precision of u.
+    is a descent direction of |D(z) - u|^2. The steps are solved for in float32: the next step
+    corrects the error of that, and D(z) - u is in the precision of u.
 
     Args:
         linearize: z -> D(z) in the precision of u, and v -> J_D(z) v in float32.
@@ -198,7 +198,7 @@ def anderson(
     gram = z.new_empty(len(z), memory, memory)
     f, x = torch.zeros_like(z), z
     going = torch.ones_like(scale, dtype=torch.bool)
-    live = torch.arange(len(z), device=z.device)  # those that were going when last looked
+    live = torch.arange(len(z), device=z.device)  # those that were running at the last check
     for k in range(max_iterations):
         f, f_before, x_before = torch.zeros_like(f), f, x
         f[live] = goal[live] - step(z[live].view(-1, *u.shape[1:]), live).flatten(1)
@@ -209,7 +209,7 @@ def anderson(
         residual = torch.where(better, now, residual)
         improved = torch.where(better, k, improved)
         going = (residual > tolerance) & (k - improved < 2 * memory)
-        if z.device.type == "cpu" or k % LOOK == LOOK - 1:  # elsewhere a look waits for the device
+        if z.device.type == "cpu" or k % LOOK == LOOK - 1:  # elsewhere a check waits for the device
             live = going.nonzero().flatten()
             if not len(live):
                 break
@@ -229,7 +229,7 @@ def anderson(
 def _least_squares(gram: Tensor, b: Tensor) -> Tensor:
     """Solve G w = b, ``(B, m)``, with a ridge that keeps nearly dependent columns harmless.
 
-    Columns of all sizes count alike: they go down with the residual, by orders of magnitude.
+    Columns are normalized first: their sizes fall with the residual, by orders of magnitude.
     """
     g, eps = gram.double(), torch.finfo(gram.dtype).eps
     size = g.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()

@@ -106,7 +106,7 @@ class LPN(ProximalDenoiser):
 
     The parameters are named as in the published networks: ``lin.i`` reads the layer below (the
     first reads the image, the last is the tap of the top layer), ``res.i`` reads the resized
-    image, ``tap.i`` are the taps of the lower layers. Those that convexity wants nonnegative
+    image, ``tap.i`` are the taps of the lower layers. Those that must be nonnegative for convexity
     (:meth:`constrained`) are used as max(w, 0), whatever an optimizer makes of them.
 
     Args:

@@ -1,7 +1,7 @@
-"""Networks N that gradient-step denoisers are made of: what they must tell, and published ones.
+"""Networks N that gradient-step denoisers are made of: their interface, and published networks.
 
-Each is a denoiser of deepinv and takes part in plug-and-play as it is. None is a proximal map:
-:class:`~proxmatch.denoisers.GradientStep` makes one of it.
+Each is a denoiser of deepinv and can be used for plug-and-play as it is. None is a proximal map;
+:class:`~proxmatch.denoisers.GradientStep` makes a gradient-step denoiser of it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proxmatch.errors import InputError
 
 
 class Network(Denoiser):  # type: ignore[misc]
-    """A network N, called as N(x) or N(x, s), and what a gradient-step denoiser asks it for.
+    """A network N, called as N(x) or N(x, s), with what a gradient-step denoiser needs to know.
 
     Attributes:
         conditional: whether it is told the noise level s.
         maps: whether s may differ between pixels, ``(B, 1, H, W)``.
         multiple: image sides it takes are multiples of this.
-        smallest: and at least this.
+        smallest: image sides are at least this.
         radius: N(x) at a pixel depends on x within this many pixels; None if unknown.
     """
 

@@ -1,9 +1,10 @@
-"""Any denoiser where a proximal one is expected: what needs no potential works, the rest is told.
+"""Any denoiser where a proximal one is expected: what needs a potential raises an error.
 
-A network, a denoiser of deepinv or a plain function reconstructs, is given a strength, aligned and
-diagnosed like a :class:`~proxmatch.denoisers.base.ProximalDenoiser`. It has no potential, inverse,
-regularizer or symmetric Jacobian, so that there is no L, no certificate, and t L < 1 cannot be
-kept: these raise a :class:`~proxmatch.errors.NotProximalError`.
+A network, a denoiser of deepinv or a plain function can reconstruct, and can be given a strength,
+aligned and diagnosed like a :class:`~proxmatch.denoisers.base.ProximalDenoiser`. It has no
+potential, inverse, regularizer or symmetric Jacobian. So it has no L and no certificate, and
+t L < 1 cannot be ensured: asking for these raises a
+:class:`~proxmatch.errors.NotProximalError`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from proxmatch.denoisers.given import Given, Told, describe, outputs
 from proxmatch.denoisers.gradient_step import SIGMA
 from proxmatch.errors import InputError, NotProximalError, ProxmatchError
 
-#: Whatever denoises: a proximal denoiser, one of deepinv, a network, a function.
+#: Anything that denoises: a proximal denoiser, one of deepinv, a network, a function.
 AnyDenoiser = Callable[..., Tensor] | ProximalDenoiser
 
 
@@ -73,7 +74,7 @@ class PlainDenoiser(ProximalDenoiser):
         self.reads = config.told != "nothing" and not torch.equal(
             *outputs(module, config, channels, differentiable=False)
         )
-        # Where it lives, for one that has no weights.
+        # The device, for a denoiser that has no weights.
         like = next(module.parameters(), torch.zeros(()))
         self.place = nn.Parameter(torch.zeros((), dtype=like.dtype, device=like.device), False)
 
@@ -127,7 +128,7 @@ class PlainDenoiser(ProximalDenoiser):
 
     @property
     def conditional(self) -> bool:
-        """Whether it heeds the noise level that it is told."""
+        """Whether its output depends on the noise level that it is told."""
         return self.reads
 
     @property
@@ -151,7 +152,7 @@ def as_denoiser(denoiser: Any, channels: int | None = None) -> ProximalDenoiser:
             it takes.
 
     Raises:
-        InputError: it is no denoiser.
+        InputError: it is not a denoiser.
 
     Example:
         >>> half = as_denoiser(lambda x: x / 2)

@@ -29,10 +29,10 @@ Kind = Literal[
     "lpn-official", "lpn-learned-regularizers", "prox-pnp", "gsdrunet", "ffdnet", "dncnn", "drunet"
 ]
 
-#: Where the weights of a gradient-step file live, in Prox-PnP, GSPnP and deepinv alike.
+#: Where the weights are in a gradient-step file, in Prox-PnP, GSPnP and deepinv alike.
 GS_PREFIX = "student_grad.model."
 
-#: What the published networks were trained for and do not tell in their files.
+#: What the published networks were trained for, which their files do not say.
 LEVELS = {"ffdnet": (1e-3, 75 / 255), "drunet": (1e-3, 50 / 255)}
 
 #: Settings of Prox-PnP under which its D is Id - grad g with N a DRUNet.
@@ -50,9 +50,9 @@ State = dict[str, Tensor]
 def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> ProximalDenoiser:
     """Convert a published checkpoint to a proximal denoiser. Sizes are read off the weights.
 
-    A plain network (``ffdnet``, ``dncnn``, ``drunet``) becomes the gradient-step denoiser of it,
-    with smooth activations for its ReLU unless ``smooth=False``. That is made to denoise by a short
-    training; the network as it is comes from :func:`import_network`.
+    A plain network (``ffdnet``, ``dncnn``, ``drunet``) is made a gradient-step denoiser, with
+    smooth activations in place of ReLU unless ``smooth=False``. It needs a short training before
+    it denoises well. :func:`import_network` gives the network as it is.
 
     Args:
         file: ``model.pt`` of learned-proximal-networks (``lpn-official``); a file of the LPN of
@@ -60,9 +60,9 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
             ``.ckpt`` of Prox-PnP or GSPnP (``prox-pnp``); a state dict of deepinv's GSDRUNet
             (``gsdrunet``), or of FFDNet, DnCNN or DRUNet of KAIR or deepinv.
         kind: which of these.
-        settings: what the weights do not tell, as fields of the configuration: ``beta``,
+        settings: what the weights do not say, as fields of the configuration: ``beta``,
             ``alpha`` (twice the published one), ``sigma``, ``activation``, ``lipschitz``,
-            ``smooth``. The activation of a gradient-step file is found out where it can be: it is
+            ``smooth``. The activation of a gradient-step file is found out where possible: it is
             the one with which the file denoises.
 
     Raises:
@@ -101,7 +101,7 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
 
 
 def tensors_of(file: Path) -> dict[str, Tensor]:
-    """The state dict of a PyTorch file, by name; nothing else in it is made use of.
+    """The state dict of a PyTorch file, by name; nothing else in it is used.
 
     Raises:
         CheckpointError: there is none.
@@ -154,7 +154,7 @@ def _read(file: Path) -> Any:
             f"{file} holds more than tensors and plain containers; it was not loaded. If you trust "
             "it, load it yourself and save its state dict alone with torch.save"
         ) from error
-    except Exception as error:  # whatever a damaged pickle makes of the reader
+    except Exception as error:  # a damaged pickle can raise anything
         raise CheckpointError(f"{file} is truncated or not a PyTorch file: {error}") from error
 
 
@@ -171,7 +171,7 @@ def _tensors(content: Any, file: Path) -> State:
 
 
 def _hyperparameters(content: Any) -> dict[str, Any]:
-    """What Lightning kept of the settings of a training, if it did."""
+    """The settings of a training that Lightning kept, if it did."""
     found = content.get("hyper_parameters", {}) if isinstance(content, dict) else {}
     return vars(found) if isinstance(found, Namespace) else found if isinstance(found, dict) else {}
 
@@ -183,7 +183,7 @@ def _shape(state: State, name: str, origin: str) -> torch.Size:
 
 
 def _joined(found: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """What the weights tell and what the caller adds; neither may contradict the other."""
+    """What the weights say and what the caller adds; neither may contradict the other."""
     both = sorted(found.keys() & settings.keys())
     if both:
         raise InputError(f"{', '.join(both)} follow from the weights; leave them out")
@@ -260,7 +260,7 @@ def _gradient_step(
 
 @torch.no_grad()
 def _denoises(denoiser: ProximalDenoiser, sigma: float = 0.1) -> bool:
-    """Whether a denoiser takes noise from a smooth picture."""
+    """Whether a denoiser removes noise from a smooth picture."""
     generator = torch.Generator().manual_seed(0)
     coarse = torch.rand(1, denoiser.channels, 4, 4, generator=generator)
     x = F.interpolate(coarse, size=(64, 64), mode="bilinear").to(next(denoiser.parameters()))

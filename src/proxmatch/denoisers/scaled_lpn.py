@@ -12,11 +12,11 @@ pairs of opposite sign, at three scales k; **deep** layers i, a UNet, read them,
 
 with phi(a) = p (a - p / 2), p = min(max(a, 0), 1): zero below 0, a parabola up to 1, then a line.
 The last sum runs over all layers but the finest direct one, k = 0, for which gamma_0 = 1 and
-b_0 <= 0. Alone, that one is firm thresholding: (a)_+ / 9, and what the threshold took is given back
-as the unit's input grows, over the widths w of :data:`WIDTHS`.
+b_0 <= 0. Alone, this layer is firm thresholding: (a)_+ / 9, and what the threshold took is given
+back as the unit's input grows, over the widths w of :data:`WIDTHS`.
 
-**Convex.** phi and max(a, 0)^2 are convex and do not fall, so psi_s is convex in z whatever the
-weights. The level s enters through b, gamma and c only, which do not touch that.
+**Convex.** phi and max(a, 0)^2 are convex and nondecreasing, so psi_s is convex in z for all
+weights. The level s enters only through b, gamma and c, which do not change that.
 
 **Why squares.** With psi_s = sum <c_i, y_i>, as in the published networks, grad psi_s is bounded,
 and at a small level s, where z = (x - c) / s is large and D must be nearly the identity, it cannot
@@ -29,10 +29,10 @@ if D grows more slowly than its input there. phi is a line far out, so only squa
 
     psi_s(z) <= rho / 2 |z|^2 + a multiple of |z|,    rho = |S_0|^2,
 
-|S_0| the largest singular value of the filters as a matrix, one row a filter on a window of 6 x 6
+|S_0| the largest singular value of the filters as a matrix, one row per filter on a window of 6 x 6
 pixels: every pixel is in nine windows, which is where the 18 comes from. Singular values above
 :data:`GROWTH` are cut after each step of training (:meth:`ScaledLPN.growth`).
-Without that bound it crept above one, and whatever passed the threshold there grew from step to
+Without that bound rho crept above one, and whatever passed the threshold there grew from step to
 step of PnP-PGD: with squares in all layers it diverged on 16 of 16 faces, with squares of direct
 units and no bound on 4 of 16 photographs.
 
@@ -48,7 +48,7 @@ some places does no harm: a good denoiser has one wherever it has to decide betw
 **alpha_s** rises to 1 as s falls to 0, as it does for the best denoiser, which has to change
 nothing there: alpha_s = alpha + (1 - alpha) / (1 + (s / knee)^2). D_s^{-1} is 1/alpha_s-Lipschitz.
 
-The gradient is written out: one pass upwards and one downwards, in differentiable operations. The
+The gradient is written out: one pass upward and one downward, in differentiable operations. The
 network starts as firm thresholding of cosine transforms (:func:`initialize`).
 """
 
@@ -132,11 +132,11 @@ WIDTHS = (1.0, 3.0, 9.0)
 GROWTH = 0.99
 #: Windows of the finest direct units that a pixel is in.
 OVERLAP = 9
-#: Direct units look over the edge, so that no pixel is seen by fewer of them; others do not read
-#: these.
+#: Direct units extend beyond the edge, so that no pixel is seen by fewer of them; other layers do
+#: not read the extra units.
 RING = (1, 1, 1, 1)
-#: Weights between layers are kept multiplied with their fan-in over this, so that all weights are
-#: of a size that one learning rate fits.
+#: Weights between layers are stored multiplied by their fan-in over this, so that one learning
+#: rate fits all weights.
 FAN = 5.0
 #: So are the filters of the squares, which start as a good basis: they move this much more slowly.
 #: At the rate of all others they wander, and training gains little.
@@ -145,7 +145,7 @@ RIGID = 20.0
 
 @dataclass
 class _Level:
-    """What the level decides, ``(B, channels, 1, 1)`` by layer: biases, gains and taps.
+    """What depends on the level, ``(B, channels, 1, 1)`` by layer: biases, gains and taps.
 
     ``back`` are the taps of the finest direct layer, one for each of :data:`WIDTHS`.
     """
@@ -339,7 +339,7 @@ class ScaledLPN(ProximalDenoiser):
 
     @torch.no_grad()
     def growth(self) -> float:
-        """Rho: far from the center D grows by no more than alpha_s + (1 - alpha_s) rho."""
+        """Rho: far from the center D grows by a factor of at most alpha_s + (1 - alpha_s) rho."""
         return float(torch.linalg.matrix_norm(self._filters(SQUARED).flatten(1), 2)) ** 2
 
     @torch.no_grad()
@@ -461,14 +461,14 @@ def _adjoint(delta: Tensor, weight: Tensor, layer: _Layer, below: str) -> Tensor
 
 
 def _spread(layer: _Layer, below: str) -> float:
-    """Norm of what comes after the convolution: a coarse pixel becomes four equal ones."""
+    """Norm of the step after the convolution: a coarse pixel becomes four equal ones."""
     return 2.0 if SCALE[below] > layer.scale else 1.0
 
 
 def _norm(weight: Tensor) -> float:
     """A bound of the norm of a convolution: the sum of those of its taps.
 
-    A 2 x 2 one with stride 2 is a matrix from four pixels to one, whose norm is not above that.
+    A 2 x 2 convolution with stride 2 is a matrix from four pixels to one, whose norm is no larger.
     """
     taps = weight.detach().flatten(2).permute(2, 0, 1)
     return float(torch.linalg.matrix_norm(taps.double(), 2).sum())
@@ -489,8 +489,8 @@ def _add(sums: dict[Any, Tensor], key: Any, term: Tensor) -> None:
 def cosines(channels: int, side: int, number: int) -> Tensor:
     """The lowest products of cosines on a window, orthonormal, ``(number, C, side, side)``.
 
-    Color is split into its mean and what is left, whose frequencies count double: there is less of
-    it, and it is smoother.
+    Color is split into its mean and the rest, whose frequencies count double: there is less of it,
+    and it is smoother.
     """
     k, i = torch.arange(side)[:, None], torch.arange(side)
     one = (torch.pi / side * (i + 0.5) * k).cos() * (2 / side) ** 0.5

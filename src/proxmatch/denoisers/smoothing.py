@@ -1,14 +1,14 @@
 r"""Kinks of a network: where they are, and smooth activations in their place.
 
-A gradient-step denoiser D = Id - r + J_N^T r, r = x - N(x), holds the Jacobian of its network.
-Where an activation has a kink, as ReLU at zero, J_N jumps, and so does D: it is not a proximal map,
-and the L that is measured between two kinks says nothing about the jump.
+A gradient-step denoiser D = Id - r + J_N^T r, r = x - N(x), contains the Jacobian of its network.
+Where an activation has a kink, like ReLU at zero, J_N jumps, and so does D: it is not a proximal
+map, and the L that is measured between two kinks says nothing about the jump.
 
-ReLU is exchanged for a softplus,
+ReLU is replaced by a softplus,
 
     S(a) = log(1 + exp(beta a)) / beta,    0 <= S(a) - max(a, 0) <= log(2) / beta,
 
-and whatever is written with ReLU follows. Measured on FFDNet and DnCNN (color, noise 25/255): at
+and so is ReLU inside other activations. Measured on FFDNet and DnCNN (color, noise 25/255): at
 the same change of the output, softplus gives a smaller L than GELU and SiLU of any sharpness, which
 overshoot. L grows with beta, the change of the output falls with it:
 
@@ -58,7 +58,7 @@ KINKED = {
 
 
 class SmoothActivation(nn.Module):
-    """A piecewise linear activation with S in the place of ReLU.
+    """A piecewise linear activation with S in place of ReLU.
 
     Args:
         like: a ReLU, LeakyReLU, PReLU, ReLU6 or Hardtanh, whose parameters it shares.
@@ -93,11 +93,11 @@ class SmoothActivation(nn.Module):
 
 
 def smooth(module: nn.Module, beta: float = SHARPNESS) -> nn.Module:
-    """A copy of a network with smooth activations for those that have kinks.
+    """A copy of a network with smooth activations in place of those that have kinks.
 
-    ReLU, LeakyReLU, PReLU, ReLU6 and Hardtanh modules are exchanged. The names of the weights stay.
-    Functions called inside a ``forward`` (``F.relu``, ``torch.clamp``) and maximum pooling cannot
-    be exchanged from outside: :func:`kinks` names them.
+    ReLU, LeakyReLU, PReLU, ReLU6 and Hardtanh modules are replaced. The names of the weights stay.
+    Functions called inside a ``forward`` (``F.relu``, ``torch.clamp``) and max pooling cannot be
+    replaced from outside: :func:`kinks` names them.
 
     Args:
         module: any network.
@@ -129,7 +129,7 @@ def kinks(module: nn.Module, run: Callable[[], object]) -> tuple[str, ...]:
 
     Args:
         module: the network.
-        run: calls it once; what it does there is watched, functions inside its layers included.
+        run: calls it once; the operations are watched, functions inside its layers included.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU())

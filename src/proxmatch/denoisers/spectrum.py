@@ -71,8 +71,8 @@ def jacobian_spectrum(
         x: where, ``(B, C, H, W)``.
         sigma: noise level, as in the denoiser's ``forward``.
         iterations: Lanczos iterations.
-        start: first vectors, the shape of x, such as the ``direction`` of a point nearby: from
-            there far fewer iterations find the smallest eigenvalue. At random unless given.
+        start: first vectors, the shape of x, such as the ``direction`` at a nearby point, from
+            which far fewer iterations find the smallest eigenvalue. Random unless given.
         seed: of the random start, the same vector for every image.
 
     Raises:
@@ -96,7 +96,7 @@ def jacobian_spectrum(
 
 @torch.no_grad()
 def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> Spectrum:
-    """Lanczos iteration with full reorthogonalization, one symmetric matrix an image.
+    """Lanczos iteration with full reorthogonalization, one symmetric matrix per image.
 
     Args:
         matvec: v -> A v on ``(B, ...)``, block diagonal over the batch.
@@ -138,7 +138,7 @@ def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) 
 
 
 def _orthogonal(w: Tensor, basis: Tensor) -> Tensor:
-    """W less its components along the rows of ``basis``; taken twice, which is enough."""
+    """The vector w without its components along the rows of ``basis``; done twice for accuracy."""
     for _ in range(2):
         w = w - (basis.transpose(1, 2) @ (basis @ w[:, :, None]))[:, :, 0]
     return w

@@ -39,8 +39,8 @@ class Tiled(Wrapped):
 
     Args:
         inner: D.
-        tile: side of a tile without what is around it, in pixels. When memory does not suffice, it
-            is halved, with a warning, as often as need be.
+        tile: side of a tile without the margin around it, in pixels. If there is not enough memory,
+            it is halved, with a warning, as often as necessary.
 
     Raises:
         InputError: a denoiser that cannot be tiled, or a tile that is too small.
@@ -127,9 +127,9 @@ class Tiled(Wrapped):
 
 
 def tiled(denoiser: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
-    """A denoiser for images of any size in bounded memory, where that can be had.
+    """A denoiser for images of any size in bounded memory, where that is possible.
 
-    Transforms stay what they are, around a :class:`Tiled` heart.
+    Transforms stay as they are, around a :class:`Tiled` core.
 
     Args:
         denoiser: D; it is held, not copied.

@@ -22,7 +22,7 @@ from proxmatch.errors import InputError
 
 
 class CompactUNet(Network):
-    """N(x) = x + UNet(x): one residual block a scale, ELU, biases, additive skips.
+    """N(x) = x + UNet(x): one residual block per scale, ELU, biases, additive skips.
 
     ELU is once continuously differentiable, which is what a Jacobian of D needs.
 
@@ -102,7 +102,7 @@ class ScaledUNet(Network):
     Args:
         channels: image channels.
         widths: channels at each scale, from the finest; each scale halves the resolution.
-        blocks: residual blocks at each scale, on the way down and up: a number, or one a scale.
+        blocks: residual blocks at each scale, on the way down and up: one number, or one per scale.
         leak: slope of the activation where ELU is flat.
         contrast: standard deviation d of images. The scales below the finest then see features
             times s / sqrt(s^2 + d^2), whose size does not depend on the level. Without it, at a

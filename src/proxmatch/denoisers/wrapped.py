@@ -1,4 +1,4 @@
-"""What a denoiser that is made of another one passes on."""
+"""What a denoiser that wraps another one takes over from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Wrapped(ProximalDenoiser):
 
     @sigma.setter
     def sigma(self, sigma: float | None) -> None:
-        if "inner" in self._modules:  # not before it is there: the base class sets None first
+        if "inner" in self._modules:  # the base class sets None before it is there
             self.inner.sigma = None if sigma is None else sigma * self.gain
 
     @property

@@ -2,15 +2,15 @@ r"""Is a denoiser mismatched for given images, and what does that cost?
 
 **The verdict is about what a user loses.** The problem is simulated on clean images of the domain.
 The denoiser reconstructs them at its best strength, and so does whatever else is at hand: other
-denoisers, a Wiener filter of the images, total variation. The *loss* is what the best of these has
-more, in dB of PSNR:
+denoisers, a Wiener filter of the images, total variation. The *loss* is how far, in dB of PSNR, the
+denoiser falls behind the best of these:
 
 - ``matched``: less than 0.3 dB;
 - ``badly mismatched``: more than 1 dB, or a reconstruction diverges;
 - ``mismatched``: in between.
 
 All strengths are chosen by the same rule on the same images (:mod:`proxmatch.transforms.strength`).
-Of many denoisers, the two that remove noise best from the images are tried.
+Of many other denoisers, only the two that remove noise best from the images are tried.
 
 **With a reference** D*, which is one more denoiser at hand, the mismatch of the paper is measured
 as well: the relative gap |D(z_k) - D*(z_k)| / |D*(z_k)| along the reconstructions, both at the
@@ -46,17 +46,17 @@ from proxmatch.transforms.fitting import fitting
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: From which loss on a denoiser is mismatched, and badly so, in dB.
+#: The losses in dB from which a denoiser is mismatched, and badly mismatched.
 LOSSES = (0.3, 1.0)
-#: Of many denoisers at hand, those that are tried.
+#: How many of many denoisers at hand are tried.
 TRIED = 2
-#: Images that a strength is chosen on, at most; all of them are measured on.
+#: On how many images a strength is chosen, at most; all images are measured on.
 CHOSEN_ON = 2
 LANCZOS, SPECTRA = 20, 4  # iterations, and images at most
 
 
 class Grade(StrEnum):
-    """What a diagnosis comes to."""
+    """The verdict of a diagnosis."""
 
     MATCHED = "matched"
     MISMATCHED = "mismatched"
@@ -72,7 +72,7 @@ class Diagnosis(ShownDiagnosis):
         problem: what was simulated.
         images: how many.
         verdict: see the module's text.
-        loss: what the best at hand has more than the denoiser, in dB; 0 if it is the best.
+        loss: how far the denoiser falls behind the best at hand, in dB; 0 if it is the best.
         best: name of the best at hand.
         psnr: of the reconstructions at the best strength.
         as_it_is: the same with the denoiser as it is.
@@ -165,14 +165,14 @@ def diagnose(
     iterations: int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Look at a denoiser on clean images of a domain.
+    """Test whether a denoiser suits a domain, on clean images of it.
 
     Args:
-        denoiser: D, to be deployed, of any kind, or its name, or both; None for the best of
-            ``sources``. Without a potential it has no L.
+        denoiser: D, to be deployed, of any kind; or its name; or a mapping of a name to it; None
+            for the best of ``sources``. Without a potential it has no L.
         images: clean, ``(B, C, H, W)`` or in any form of :mod:`proxmatch.data.any_form`, of the
             problem's size; 4 to 8 are enough.
-        problem: to simulate.
+        problem: what to simulate.
         reference: D*, a denoiser that is right for these images, if there is one.
         sources: what else is at hand; all that come with proxmatch by default, () for none.
         iterations: number of steps, if not that of the problem.
@@ -351,7 +351,7 @@ def _constant(value: float) -> str:
 
 
 def _carded(model: ProximalDenoiser, *keys: str) -> float | None:
-    """A figure of the card, if it is there."""
+    """A number of the card, if it is there."""
     found: Any = model.core.record.get("validation")
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None

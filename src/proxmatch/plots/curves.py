@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def plot_curves(
     curves: Mapping[str, Tensor], *, warm: int = 0, figure: Figure | None = None
 ) -> Figure:
-    """Draw curves, a panel each: the mean over the images, and each image in gray.
+    """Draw curves, one panel each: the mean over the images, and each image in gray.
 
     Args:
         curves: ``(B, K)`` by title; NaN is left out. A title that ends in ``(log)`` has a
@@ -61,7 +61,7 @@ def plot_scores(
     label: str = "PSNR, dB",
     figure: Figure | None = None,
 ) -> Figure:
-    """Draw one bar a candidate.
+    """Draw one bar per candidate.
 
     Args:
         scores: by name.

@@ -1,6 +1,6 @@
-"""What results have in common with people: ``plot()``, a short ``repr()``, a view in notebooks.
+"""How results are shown to people: ``plot()``, a short ``repr()``, a view in notebooks.
 
-Each class here is inherited by one kind of result and reads its attributes, nothing else.
+One kind of result inherits each class here, which reads its attributes and nothing else.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class ShownDiagnosis:
     gap_curve: Any
 
     def plot(self, *, figure: Figure | None = None) -> Figure:
-        """Draw the gap along the run, with a reference; else everything that was compared."""
+        """Draw the gap along the run if there is a reference, else everything that was compared."""
         if self.gap_curve is not None:
             values = torch.tensor([self.gap_curve], dtype=torch.float64)
             return plot_curves({"relative gap": values}, figure=figure)
@@ -230,7 +230,7 @@ class ShownCertificate:
 
 
 def _ends(status: Any) -> str:
-    """How many ended how."""
+    """How many images ended in each way."""
     return ", ".join(f"{number} {end}" for end, number in Counter(map(str, status)).items())
 
 

@@ -30,7 +30,7 @@ def plot_images(
         images: ``(C, H, W)`` in [0, 1] by title, C one or three; values outside are clipped.
             Images of another size than the last one are shown without a detail.
         zoom: a detail of each is drawn below it: top, left and side in pixels; True for the
-            busiest quarter of the last image; False for none.
+            busiest square of the last image; False for none.
         figure: to draw into; a new one by default.
 
     Example:

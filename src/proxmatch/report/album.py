@@ -1,8 +1,9 @@
 """Pictures as data URIs, within a budget of bytes.
 
-Strips are embedded as they are when they fit. Else they become JPEG files without color
-subsampling, whose 8 x 8 blocks keep to the columns of a strip, and if that is not enough, those of
-controls, of later sets and of later images stay out. Whatever was done is said in a sentence.
+Strips are embedded as they are if they fit. Otherwise they become JPEG files without color
+subsampling, whose 8 x 8 blocks stay within the columns of a strip. If that is not enough, the
+strips of controls, of later sets and of later images are left out. A note on the page says what was
+done.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def figures(folder: Path, described: Iterable[Figure]) -> tuple[Drawn, list[str]
 
 
 def album(folder: Path, pictures: Pictures, budget: int) -> Album:
-    """The pictures that are there, in at most so many bytes of data URIs.
+    """The pictures that are there, in at most ``budget`` bytes of data URIs.
 
     Raises:
         DataError: a file is not a PNG file of the right size, or lies outside the folder.

@@ -16,7 +16,7 @@ from proxmatch.report.summary import Denoiser
 
 @dataclass(frozen=True)
 class Bar:
-    """An effect, its interval and what it must exceed, as per cent of a scale's width."""
+    """An effect, its interval and what it must exceed, in percent of the width of a scale."""
 
     zero: float
     threshold: float
@@ -27,7 +27,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Driven:
-    """A control's part in a claim."""
+    """The part of a control in a claim."""
 
     driver: DriverRecord
     bar: Bar | None
@@ -51,7 +51,7 @@ class Group:
 
     Attributes:
         title: the statement, if it is one, or what its kind is called.
-        told: whether that says it all, or each test has a statement of its own.
+        told: whether the title says it all; otherwise each test has a statement of its own.
         paper: what the paper reports, when it is the same for all.
         tested: one for each family, problem and n.
     """
@@ -78,7 +78,7 @@ def tally(claims: Iterable[ClaimRecord]) -> list[tuple[Verdict, int]]:
 
 
 def blocks(claims: Iterable[ClaimRecord]) -> list[Denoiser]:
-    """The denoisers that are claimed something about."""
+    """The denoisers that the claims are about."""
     pairs = dict.fromkeys((c.family, c.source) for c in claims if c.family or c.source)
     return [Denoiser(*pair) for pair in pairs]
 

@@ -1,4 +1,4 @@
-"""What the page says of an experiment, before any picture of it."""
+"""What the page says about an experiment, without its pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A template, styles and scripts to one HTML file: nothing is fetched, nothing is trusted.
+"""One HTML file from a template, styles and scripts: nothing is fetched, nothing is trusted.
 
 Texts are escaped by Jinja, numbers and pictures travel as JSON that cannot close its element, and
 the page's policy lets the browser run the page's own script and no other.
@@ -43,7 +43,7 @@ def document(
         scripts: of ``assets/``.
         numbers: JSON for the scripts.
         local_pictures: the page shows pictures of its own folder, not only those inside it.
-        values: what else the template asks for.
+        values: what else the template needs.
     """
     style, script = _assets(styles), _assets(scripts)
     html = (
@@ -62,7 +62,7 @@ def document(
 
 
 def _policy(style: str, script: str, local_pictures: bool) -> str:
-    """Inline only, and of that only what has these fingerprints."""
+    """A policy that allows inline content only, and only with these fingerprints."""
     pictures = "data: file: 'self'" if local_pictures else "data:"
     return (
         f"default-src 'none'; img-src {pictures}; style-src {_fingerprint(style)}; "

@@ -40,7 +40,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Folder:
-    """An experiment as it lies on the disk.
+    """An experiment as it is on disk.
 
     Attributes:
         path: the folder.
@@ -69,7 +69,7 @@ def read_folder(path: Path) -> Folder:
     """Read what there is.
 
     Raises:
-        DataError: the folder does not exist, holds no part of an experiment, or a damaged one.
+        DataError: the folder does not exist, or holds no part of an experiment, or a damaged part.
     """
     if not path.is_dir():
         raise DataError(f"{path} is not a folder: give the --out folder of `proxmatch reproduce`")

@@ -1,4 +1,4 @@
-"""How each method looks on the page, in every curve, table and picture: from its description."""
+"""How each method looks in every curve, table and picture of the page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Style:
         dash: of its line, in pixels; empty for a solid one.
         marker: circle, square, diamond, triangle or cross.
         filled: the marker.
-        control: a row that tells a cause from a coincidence: not drawn until asked for.
+        control: whether it is a control, which is not drawn until asked for.
     """
 
     label: str

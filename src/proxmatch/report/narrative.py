@@ -14,8 +14,8 @@ from proxmatch.report.summary import Denoiser
 from proxmatch.report.table_views import order_relaxations
 
 ADAPTED = ("pm", "adapm", "auto", "aligned", "mse")
-OURS = "auto"  # told in place of the paper's method where it is the best
-BASELINES = ("wiener", "tv")  # the plain methods that are told beside the learned prior
+OURS = "auto"  # shown in place of the paper's method where it is the best
+BASELINES = ("wiener", "tv")  # the plain methods that are shown beside the learned prior
 SHOTS = 5  # the budget the story is told with, or the nearest to it
 
 
@@ -43,13 +43,13 @@ class Narrative:
     Attributes:
         denoiser: family and source.
         problem: its name.
-        method: that adapted.
+        method: how it was adapted.
         n: number of images it was adapted with.
-        chose: what ``auto`` returned, joined by "or" where sets differ; empty if it was not that.
-        relaxation: of it; source and reference are told as they are.
-        image: that is shown, if there are pictures.
+        chose: what ``auto`` returned, joined by "or" where sets differ; empty for other methods.
+        relaxation: of the adapted denoiser; source and reference are shown as they are.
+        image: the one that is shown, if there are pictures.
         means: PSNR in dB by method: source, adapted, reference, wiener, tv, none; and ``alike``,
-            the reference with the relaxation of the adapted one where that is another.
+            the reference with the relaxation of the adapted denoiser, if that is a different one.
         stages: the pictures, in the order in which they are told.
     """
 
@@ -133,7 +133,7 @@ def tell(
 
 
 def _start(adapted: list[Setting], known: dict[Setting, float]) -> Setting:
-    """Ours where no other adaptation of the problem with as many images is better, else theirs."""
+    """Ours if no other adaptation with as many images is better there, else the paper's."""
     theirs = min(adapted, key=_preference)
     ours = [s for s in adapted if s.method == OURS and s.problem == theirs.problem and s in known]
     if not ours:
@@ -175,7 +175,7 @@ def _preference(setting: Setting) -> tuple[bool, int, float]:
 def _as_it_is(
     method: str, settings: Iterable[Setting], block: Denoiser, start: Setting
 ) -> Setting | None:
-    """What is not adapted, beside the start: at t = 1 where that is known, and of a like n."""
+    """A row that is not adapted, to go with the start: at t = 1 if known, and with a similar n."""
     found = [s for s in settings if block.has(s) and s.method == method]
     found = [s for s in found if s.problem == start.problem]
     order = order_relaxations(s.relaxation for s in found)

@@ -1,4 +1,4 @@
-"""An experiment's folder to one HTML file (:mod:`proxmatch.report.document`)."""
+"""One HTML file from the folder of an experiment (:mod:`proxmatch.report.document`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 
 def render(folder: Folder, limit: int) -> tuple[bytes, list[str]]:
-    """The page of at most so many bytes, and what was done to the pictures to make it fit."""
+    """The page of at most ``limit`` bytes, and what was done to the pictures to make it fit."""
     drawn, notes = figures(folder.path, folder.figures)
     said = digest(folder)
     bare = _fill(folder, said, drawn, None, notes)

@@ -1,4 +1,4 @@
-"""A folder of reconstructions to look at: before/after sheets, the figures as CSV, and a page.
+"""A folder of reconstructions to look at: before/after sheets, the numbers as CSV, and a page.
 
 sheets/NAME.jpg    measured, reconstructed, and the truth where it is known, with a detail
 metrics.csv        one line per picture
@@ -22,7 +22,7 @@ from proxmatch.plots import plot_images
 from proxmatch.problems.catalog import image_side, make_problem, options as read_options, reduction
 from proxmatch.report.document import document
 
-#: At most so many sheets are drawn, the first ones.
+#: The number of sheets that are drawn, at most.
 MOST = 200
 COLUMNS = ("file", "source", "size", "status", "steps", "start", "psnr", "ssim")
 
@@ -93,7 +93,7 @@ def metrics_csv(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def means(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Means of the figures over the pictures that have them."""
+    """Mean of each number over the pictures that have it."""
     found = {}
     for column in ("start", "psnr", "ssim"):
         values = [v for one in results.values() if isinstance(v := one.get(column), float)]
@@ -111,7 +111,7 @@ def measured_again(
     simulate: bool,
     seed: int,
 ) -> Before:
-    """What was measured, from the files themselves: they are it, or it is simulated once more.
+    """The measurements: the files themselves, or simulated from them once more.
 
     Args:
         sources: the file of each result.

@@ -25,7 +25,7 @@ class Summary:
         spread: standard deviation of the PSNR over the images, as in the paper's tables.
         best_psnr: of the best iterate, in dB.
         ssim: of the last iterate.
-        gap: proximal mismatch, per cent.
+        gap: proximal mismatch, in percent.
         lipschitz: L.
         images: how many.
         sets: PSNR and gap of each adaptation set.
@@ -67,7 +67,7 @@ class Denoiser:
     source: str
 
     def has(self, setting: Setting) -> bool:
-        """Whether a setting is one of its rows: what has no family is in every block."""
+        """Whether a setting is one of its rows; settings without a family are in every block."""
         return setting.family in ("", self.family) and setting.source in ("", self.source)
 
 
@@ -89,7 +89,7 @@ def curves(rows: Iterable[IterationRow]) -> list[Curve]:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Of what is known; None when nothing is."""
+    """The mean of the known values; None if there are none."""
     known = [v for v in values if v is not None]
     return fmean(known) if known else None
 

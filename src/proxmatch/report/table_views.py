@@ -28,9 +28,9 @@ class TableRow:
         style: its name and color.
         n: number of images it was adapted with; 0 when it uses none.
         at: its cell under each relaxation, by name.
-        position: of its PSNR under the first relaxation on the table's scale, per cent.
-        best: it has the highest PSNR of the methods with the same n.
-        always: it is shown whatever n is asked for.
+        position: of its PSNR under the first relaxation on the table's scale, in percent.
+        best: whether it has the highest PSNR of the methods with the same n.
+        always: whether it is shown whatever n is asked for.
     """
 
     method: str
@@ -49,7 +49,7 @@ class TableView:
     Attributes:
         problem: its name.
         denoiser: family and source.
-        relaxations: the first one's cells are shown in full, of the others the PSNR.
+        relaxations: cells of the first are shown in full, of the others only the PSNR.
         rows: by n, then in the order of the methods.
         shots: the n that occur, without 0.
         scale: the PSNR at the ends of the scale, in dB.
@@ -72,7 +72,7 @@ class TableView:
 def tables(
     cells: list[Summary], blocks: list[Denoiser], looks: dict[str, Style]
 ) -> list[TableView]:
-    """Those that have rows, problem by problem."""
+    """The tables that have rows, problem by problem."""
     problems = dict.fromkeys(cell.setting.problem for cell in cells)
     relaxations = order_relaxations(cell.setting.relaxation for cell in cells)
     made = []
@@ -89,7 +89,7 @@ def tables(
 
 
 def order_relaxations(names: Iterable[str]) -> tuple[str, ...]:
-    """The paper's first."""
+    """The names of relaxations, that of the paper first."""
     found = dict.fromkeys(names)
     return tuple(sorted(found, key=lambda name: name != "paper"))
 

@@ -1,4 +1,4 @@
-"""Names and numbers as a reader wants them."""
+"""Names and numbers as they are shown to the reader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def number(value: float | None, digits: int = 2, signed: bool = False) -> str:
 
 
 def context(*parts: str | None) -> str:
-    """Those that say something, between dots."""
+    """The parts that are not empty, separated by dots."""
     return " · ".join(part for part in parts if part)
 
 

@@ -36,7 +36,7 @@ class Run:
         path: what was measured.
         rows: the inequalities.
         outlook: what the bound says about longer runs and other mismatches.
-        seconds: it took.
+        seconds: how long it took.
     """
 
     path: Trajectory
@@ -46,7 +46,7 @@ class Run:
 
     @property
     def share(self) -> float:
-        """Fraction that holds of all (inequality, image, iteration) that apply."""
+        """Of all triples (inequality, image, iteration) that apply, the fraction that holds."""
         applies = sum(int(row.applies.sum()) for row in self.rows)
         holds = sum(int(row.holds.sum()) for row in self.rows)
         return holds / applies if applies else math.nan
@@ -166,8 +166,8 @@ def certify(
         reference: D*.
         iterations: number of steps, if not that of the problem.
         sigma: passed on to all denoisers.
-        warm: number of steps, of these, of a warm start; what follows it is checked, which the
-            theory covers from any x_0.
+        warm: how many of these steps are a warm start; the steps after it are checked, since the
+            theory holds from any x_0.
         infimum: F_inf - F*(x_0), if it is known, ``(B,)``.
         tolerance: on the relative residual of the inverse.
         local: the k at which L_H is also estimated on segments.
@@ -231,7 +231,7 @@ def joined(paths: list[Trajectory]) -> Trajectory:
 
 
 def _lowest(values: Tensor) -> Tensor:
-    """The smallest number of each line, NaN left out, ``(B,)``; NaN if there is nothing else."""
+    """The smallest number of each row, without NaN, ``(B,)``; NaN if there is nothing else."""
     low = values.nan_to_num(math.inf).amin(1)
     return torch.where(low.isinf(), math.nan, low)
 
@@ -270,7 +270,7 @@ def _record(run: Run) -> dict[str, Any]:
 
 
 def _plain(value: float | Tensor) -> Any:
-    """As JSON: numbers, None for what is not one, lists of these."""
+    """As JSON: numbers, None for NaN and infinity, lists of these."""
     if isinstance(value, Tensor):
         return [_plain(v) for v in (value.tolist() if value.dim() < 2 else value)]
     return value if math.isfinite(value) else None

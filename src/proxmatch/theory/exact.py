@@ -4,7 +4,7 @@ With E the energy of the prior and R = sigma^2 E,
 
     D = prox_R,    D^{-1}(u) = u + sigma^2 grad E(u),    J_D(z) = (Id + sigma^2 Hess E(D(z)))^{-1},
 
-so the inverse and the regularizer are closed forms: certificates can be tried where D* is known.
+so the inverse and the regularizer have closed forms: certificates can be tested where D* is known.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def draw(*certificates: Certificate) -> Figure:
 
 
 def _parts(run: Run, infimum: Tensor) -> dict[str, Tensor]:
-    """Curves over t, ``(K,)``, the stationarity for each image, ``(B, K)``."""
+    """Curves over t, ``(K,)``; the stationarity of each image, ``(B, K)``."""
     path = run.path
     t = torch.arange(1, path.mismatch.shape[1] + 1, dtype=torch.float64)
     square = (path.mismatch**2).cumsum(1) / t

@@ -10,7 +10,7 @@ r"""Every inequality of section 3, evaluated along a trajectory, with its slack.
 
 with C_0 = 16 / (1 - eta L_f) (F*(x_0) - F_inf) and C_1 = (16 / (1 - eta L_f) + 4 L_H) L_H / 2.
 
-**What the proofs leave on the table.** With s = x_k - x_{k-1}, g = grad f(x_k) - grad f(x_{k-1}),
+**How the proofs can be sharpened.** With s = x_k - x_{k-1}, g = grad f(x_k) - grad f(x_{k-1}),
 16 / (1 - eta L_f) comes from |s - eta g|^2 <= (1 + eta L_f)^2 |s|^2 and Lemma 3.2. For
 f(x) = |Ax - y|^2 / 2 the vector is M s with M = Id - eta A^T A, 0 <= M <= Id, and the proof of
 Lemma 3.2 before its last step reads
@@ -18,14 +18,14 @@ Lemma 3.2 before its last step reads
     F*(x_{k-1}) - F*(x_k) + eps_k >= <s, M s> / 2 >= |M s|^2 / 2,        since M^2 <= M.
 
 Hence |grad F*(x_k)|^2 <= 2 |M s|^2 + 2 |r_k|^2 <= 4 (F*(x_{k-1}) - F*(x_k) + eps_k) + 4 L_H eps_k:
-Theorem 3.1 holds with **4 in the place of 16 / (1 - eta L_f)**, which is 80 times smaller at
+Theorem 3.1 holds with **4 in place of 16 / (1 - eta L_f)**, which is 80 times smaller at
 eta L_f = 0.95 and does not blow up at 1; without mismatch (r_k = 0), with 2. If f is smooth but not
 convex, f(x_k) <= f(x_{k-1}) + <grad f(x_{k-1}), s> + L_f/2 |s|^2 - |L_f s - g|^2 / (4 L_f) gives
 4 (1 + eta L_f) in the same way. So 16 can be replaced by 4 in every case. :meth:`Constants.sharp`
 is the theorem for least squares, checked as a row of its own.
 
-**What they ask for beyond what is stated.** F*(x_0) must be finite, so for gradient-step denoisers
-x_0 must lie in the image of D* as well, although it is no output of a denoiser.
+**What the proofs need beyond what is stated.** F*(x_0) must be finite, so for gradient-step
+denoisers x_0 must lie in the range of D* as well, although it is not an output of a denoiser.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Row:
 
     Attributes:
         name: of the inequality.
-        reference: where it stands in the paper.
+        reference: where it is in the paper.
         basis: ``proved``, or ``estimated`` if its constant is an estimate.
         lhs: ``(B, K)``; NaN where the inequality does not apply.
         rhs: ``(B, K)``.
@@ -116,7 +116,7 @@ class Row:
 
     @property
     def slack(self) -> Tensor:
-        """Rhs - lhs, ``(B, K)``."""
+        """The difference rhs - lhs, ``(B, K)``."""
         return self.rhs - self.lhs
 
     @property
@@ -144,7 +144,7 @@ class Row:
 
     @property
     def share(self) -> float:
-        """Fraction that holds of what applies; NaN if nothing does."""
+        """The fraction that holds of the pairs to which it applies; NaN if there are none."""
         return float(self.holds.sum() / self.applies.sum())
 
     @property
@@ -187,7 +187,7 @@ NO_LOCAL = "L_H was not estimated at this iteration, or J_D* is not positive on 
 
 
 def _finite(constant: Tensor) -> Tensor:
-    """NaN in the place of infinity, of which an inequality would say nothing."""
+    """NaN in place of infinity, with which an inequality would say nothing."""
     return constant.masked_fill(constant.isinf(), math.nan)
 
 
@@ -203,8 +203,8 @@ def check(
     Args:
         path: what was measured.
         constants: those of the paper unless given.
-        infimum: F_inf - F*(x_0), or an upper bound of it, which asks for more than the theorem
-            says, ``(B,)``; without it the row of Theorem 3.1 with F_inf is left out.
+        infimum: F_inf - F*(x_0), or an upper bound of it, which is stricter than the theorem,
+            ``(B,)``; without it the row of Theorem 3.1 with F_inf is left out.
         sharp: constants of the sharpened theorem; :meth:`Constants.sharp` unless given.
 
     Example:

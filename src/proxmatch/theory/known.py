@@ -24,7 +24,7 @@ from proxmatch.errors import InputError
 
 
 class Prior(ABC):
-    """A function E with a proximal map that is known."""
+    """A function E whose proximal map is known."""
 
     #: d, the dimension of the vectors.
     dimension: int = 1
@@ -129,7 +129,7 @@ class Huber(Prior):
         return torch.where(size > self.width, outside, size**2 / (2 * self.scale * self.width))
 
     def slope(self, x: Tensor) -> Tensor:
-        """Clamp(x / width, -1, 1) / scale."""
+        """The slope clamp(x / width, -1, 1) / scale."""
         unit = (x / self.width).clamp(-1, 1) if self.width else x.sign()
         return unit / self.scale
 
@@ -165,14 +165,14 @@ class Laplace(Huber, Density):
         return super().energy(x) + math.log(2 * self.scale)
 
     def mean(self, y: Tensor, sigma: float) -> Tensor:
-        """Y - (sigma^2 / scale) t(y, sigma^2); see :meth:`_tilt`."""
+        """The mean y - (sigma^2 / scale) t(y, sigma^2); see :meth:`_tilt`."""
         return y - sigma**2 / self.scale * self._tilt(y, sigma**2)
 
     def smoothed_mode(self, y: Tensor, sigma: float, gamma: float) -> Tensor:
         """The z with z = y - (sigma^2 / scale) t(c, v), by bisection.
 
-        The product of the two Gaussians in x is one of mean c = (z sigma^2 + y gamma^2) / s and
-        variance v = sigma^2 gamma^2 / s, s = sigma^2 + gamma^2. The smoothed posterior is
+        The product of the two Gaussians in x is a Gaussian of mean c = (z sigma^2 + y gamma^2) / s
+        and variance v = sigma^2 gamma^2 / s, s = sigma^2 + gamma^2. The smoothed posterior is
         log-concave, so its derivative changes sign once.
         """
         threshold, s = sigma**2 / self.scale, sigma**2 + gamma**2
@@ -222,7 +222,7 @@ class Mixture(Density):
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
-        """D."""
+        """The dimension d."""
         return len(self.means[0])
 
     def energy(self, x: Tensor) -> Tensor:
@@ -297,8 +297,8 @@ def highest_mode(
 ) -> Tensor:
     """Argmax of sum_j exp(logit_j) N(mean_j, variance Id), ``(N, d)``, by Newton and mean shift.
 
-    From every component's mean, the better of a Newton step and of a mean-shift step, which never
-    descends, until nothing moves; then the best of the ends.
+    From the mean of every component, take the better of a Newton step and a mean-shift step (which
+    never descends) until nothing moves; then keep the best of the end points.
 
     Args:
         logits: ``(N, J)``.

@@ -1,4 +1,4 @@
-"""A denoiser with a mismatch of known size: D(z_k) = D*(z_k) + xi_k with |xi_k| = d_k as told."""
+"""A denoiser with a mismatch of given size: D(z_k) = D*(z_k) + xi_k with |xi_k| = d_k."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def stationarity_under(
 
     Args:
         size: k -> d_k.
-        reference: D*, exact but for the error.
+        reference: D*, to which the errors are added.
         measurements: y.
         problem: f and eta.
         iterations: K.
@@ -83,7 +83,7 @@ def floor_under(
     *,
     iterations: int,
 ) -> list[float]:
-    """Mean |grad F*(x_k)|^2 over the second half of runs with constant mismatch, one a size d.
+    """Mean |grad F*(x_k)|^2 over the second half of runs with constant mismatch, one for each d.
 
     The theorem bounds it by C_1 d^2: on logarithmic axes it is a line of slope one over d^2.
     """

@@ -5,8 +5,9 @@ with gamma going down. The MSE lands on the posterior mean; proximal matching on
 smoothed posterior, which approaches the MAP map. The learned regularizer is compared with
 sigma^2 (-log p), up to the constant that no denoiser determines.
 
-The proposition speaks of all measurable maps. The two families are continuous, and an LPN is the
-gradient of a convex function: where the MAP map jumps (several posterior modes), neither gets it.
+The proposition is about all measurable maps. The two families are continuous, and an LPN is the
+gradient of a convex function: where the MAP map jumps (several posterior modes), neither can
+follow it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from proxmatch.theory.trajectory import in_float64
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SIDE = 96  # 96 x 96 pixels: 9216 draws a step; with fewer, the smallest gamma is left with noise
+SIDE = 96  # 96 x 96 pixels: 9216 draws per step; fewer leave the smallest gamma noisy
 
 
 @dataclass(frozen=True)
@@ -224,13 +225,13 @@ def _measured(
 
 
 def _noisy(prior: Density, sigma: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draws x and y = x + noise, ``(4096, d)`` each."""
+    """Draws x and y = x + noise, ``(SIDE^2, d)`` each."""
     clean = prior.sample(SIDE**2, generator)
     return clean, clean + sigma * torch.randn(clean.shape, generator=generator)
 
 
 def _as_image(vectors: Tensor) -> Tensor:
-    """4096 vectors as the pixels of one image, ``(1, d, 64, 64)``."""
+    """SIDE^2 vectors as the pixels of one image, ``(1, d, SIDE, SIDE)``."""
     return vectors.T.reshape(1, -1, SIDE, SIDE)
 
 

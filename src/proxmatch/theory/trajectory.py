@@ -1,4 +1,4 @@
-r"""What the theory speaks about, measured along a run of PnP-PGD, image by image in float64.
+r"""The quantities of the theory, measured along a run of PnP-PGD, image by image in float64.
 
     z_k = x_{k-1} - eta grad f(x_{k-1}),   x_k = D(z_k),   xi_k = D(z_k) - D*(z_k),   d_k = |xi_k|
 
@@ -12,7 +12,7 @@ so that eps_k needs one inverse: that of D*(z_k) is z_k itself, and constants ca
 
 **Errors of the inverse.** Where D*(w) = x + e with |e| = rho and D*^{-1} is L_H-Lipschitz, w is off
 by at most L_H rho, and R* (hence eps_k and F*) is too small by at most L_H rho^2 / 2. These bounds
-travel with the numbers, together with a bound for rounding.
+are kept with the numbers, together with a bound for rounding.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def trace(
         reference: D*.
         iterations: number of steps, if not that of the problem.
         sigma: passed on to both.
-        warm: number of steps, of these, of a warm start; x_0 is then where it ends.
+        warm: how many of these steps are a warm start; x_0 is then where it ends.
         initial: x_0, if not that of the problem.
         tolerance: on the relative residual of the inverse.
         chunk: images inverted at once, which bounds the memory.
@@ -164,7 +164,7 @@ def measure(
     chunk: int = 16,
     local: Iterable[int] = (),
 ) -> Trajectory:
-    """Measure iterates that exist already; of ``problem`` eta, L_f, f and its gradient are used.
+    """Measure given iterates; only eta, L_f, f and its gradient of ``problem`` are used.
 
     Args:
         iterates: x_0 ... x_K, ``(B, K + 1, C, H, W)`` in float64; NaN after an image has stopped.
@@ -207,7 +207,7 @@ def measure(
         z = torch.cat([x[:1], queries[b, : sound - 1].to(measurements.device)])  # x_0 has no query
         measured = measurements[b : b + 1]
         parts = []
-        # x_0 by itself: it is no output of a denoiser, and the hardest to invert when D is D*.
+        # x_0 by itself: it is not an output of a denoiser, and the hardest to invert when D is D*.
         sizes = [1, *(min(chunk, sound - i) for i in range(1, sound, chunk))]
         for xs, zs in zip(torch.split(x, sizes), torch.split(z, sizes), strict=True):
             target = reference(zs, sigma)
@@ -273,7 +273,7 @@ def local_smoothness(
     """Estimate L_H on two segments of one image, as 1 / (smallest eigenvalue of J_{D*}) there.
 
     On the segment between the images D*(z) and x, H_k is L_H-smooth with the first number: that is
-    what Lemma 3.1 asks for. Gradient-suboptimality (Assumption 3.3) does not follow from it, since
+    what Lemma 3.1 needs. Gradient-suboptimality (Assumption 3.3) does not follow from it, since
     smoothness on a segment says nothing beyond its ends. On the segment between the pre-images, h
     is 1/L_H-strongly convex with the second number, and both follow from that:
 
@@ -324,7 +324,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _after_first(values: Tensor) -> Tensor:
-    """With a NaN in the place of k = 0."""
+    """With a NaN for k = 0 in front."""
     return torch.cat([values.new_full((1,), math.nan), values])
 
 

@@ -1,7 +1,7 @@
 """What a run can expect: how much mismatch it can afford, and how long it is worth running.
 
-By the bound of Theorem 3.1, which is safe and far from tight; and by what was measured at the end
-of the run, which is neither but is what will be seen.
+There are two answers. The bound of Theorem 3.1 is safe and far from tight. What was measured at the
+end of the run is not a bound, but closer to what will be seen.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Outlook:
 
         Args:
             stationarity: the |grad F*| that is wanted, as root mean square over the run.
-            iterations: t; without end unless given.
+            iterations: t; infinitely many unless given.
         """
         if not stationarity > 0:
             raise InputError(f"the wanted stationarity must be positive, got {stationarity}")

@@ -8,9 +8,9 @@ exists and is unique for all weights, on images of all sizes (:mod:`.proximal`).
 and Unser, *Learning weakly convex regularizers for convergent image-reconstruction algorithms*
 (SIAM J. Imaging Sci., 2024), call it a weakly convex ridge regularizer.
 
-What other families have to solve for is closed-form here, D_s^{-1}(u) = u + grad R_s(u) and R_s
-itself, and D_s, closed-form there, is solved for. D_s^{-1} is (1 + m_s)-Lipschitz, m_s the largest
-curvature of psi.
+The inverse D_s^{-1}(u) = u + grad R_s(u) and R_s itself have closed forms here, where other
+families have to solve for them. D_s, which has a closed form there, is solved for here. D_s^{-1} is
+(1 + m_s)-Lipschitz, m_s the largest curvature of psi.
 
 **The level s** enters as in the paper, psi_{s,k}(x) = psi_s(a x) / a^2 with a scale a = a_k(s) / s
 of each filter, and through the curvature m_s. The logarithms of a_k and m are linear in s between
@@ -87,7 +87,8 @@ class RidgeConfig(BaseModel):
 class Ridge(ProximalDenoiser):
     """The proximal map of a weakly convex ridge regularizer, for every noise level.
 
-    It has no reach: through the minimization each pixel depends on all, if ever less with distance.
+    It has no reach: through the minimization each pixel depends on all others, less and less with
+    distance.
 
     Args:
         config: the layout.
@@ -267,7 +268,8 @@ def initialize(denoiser: Ridge) -> None:
 def waves(channels: int, side: int) -> list[tuple[int, int, int]]:
     """Color and frequencies of the cosines that filters start from, coarse ones first.
 
-    All of gray but the constant one, and of each chroma those up to half the highest frequency.
+    All cosines of gray but the constant one, and for each chroma those up to half the highest
+    frequency.
     """
     orders = {
         (q, i, j): (4 if q else 1) * (i * i + j * j)

@@ -1,13 +1,14 @@
 r"""Convolutions W whose norm as an operator is at most one, on images of any size.
 
-W u is the responses of K filters to an image that is zero outside, as large as the image. Extending
-by zeros and cutting the result off shrink norms, so |W| is at most the norm on the whole plane,
+W u are the responses of K filters to an image that is zero outside, each as large as the image.
+Extending by zeros and cutting the result off do not increase norms, so |W| is at most the norm on
+the whole plane,
 
     |W|^2 <= sup_f lambda_max(S(f)),    S(f) = k(f)^H k(f),
 
 k(f) the Fourier transform of the filters at the frequency f, ``(K, C)``. For a unit vector v,
 v^H S(f) v is a nonnegative trigonometric polynomial T of degree n - 1 along each axis. On a grid of
-N > 2 (n - 1) points an axis, T <= M. By the lemma of M. Riesz, a real one of degree d has a grid
+N > 2 (n - 1) points per axis, T <= M. By the lemma of M. Riesz, a real one of degree d has a grid
 point near its largest modulus where it still is cos(pi d / N) times that; applied along both axes
 to T - M / 2, which is at most M / 2 in modulus on the grid,
 

@@ -28,9 +28,9 @@ TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
 #: When the solution of Id + Hess R that a training needs is accurate enough, relatively.
 GRADIENT = {torch.float32: 1e-3, torch.float64: 1e-13}
 MAX_ITERATIONS = 2000
-#: Rounding is all that is left after so many iterations that did not reduce |grad F| to this part.
+#: Only rounding is left after this many iterations that did not reduce |grad F| by this factor.
 PATIENCE, PROGRESS = 30, 0.9
-#: A step is taken where the slope along it is down to this fraction, after at most so many trials.
+#: A step is taken where the slope along it is down to this fraction, or after this many trials.
 EXACTNESS, TRIALS = 0.1, 8
 
 
@@ -60,7 +60,7 @@ class Regularizer:
         return synthesize(bend * analyze(v, self.kernel), self.kernel)
 
     def rows(self, which: Tensor) -> Regularizer:
-        """That of some of the images."""
+        """The regularizer of some of the images."""
         return replace(self, profile=self.profile.each(lambda t: t[which]))
 
     def detach(self) -> Regularizer:

@@ -8,9 +8,9 @@ The paper finds psi to be the minimax concave penalty; in its files, it is that 
 part has slope 1 up to a knot, the concave one from there up to another. Both are held by
 :class:`~proxmatch.denoisers.ridge.profile.Profile` as they are. Differences remain:
 
-- theirs has rho = 1, where D may fail to be unique; here it is :data:`RHO`;
-- theirs cuts off and extends by zeros after each convolution, here once: what is within the size of
-  a filter of the border differs a little, and only so is the norm bounded by a formula.
+- the published rho is 1, where D may fail to be unique; here it is :data:`RHO`;
+- the published code cuts off and extends by zeros after each convolution, here it is done once, so
+  that a formula bounds the norm. Pixels within the size of a filter of the border differ a little.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from proxmatch.denoisers.ridge.family import Ridge, RidgeConfig
 from proxmatch.errors import CheckpointError
 
 RHO = 0.999
-#: As good as sharp.
+#: Nearly sharp corners.
 CORNER = 1e-6
-#: What a file does not tell: half the range of the splines of psi, and the largest noise level.
+#: What a file does not say: half the range of the splines of psi, and the largest noise level.
 RANGE, HIGHEST = 0.1, 30 / 255
 
 FIRST = "conv_layer.conv_layers.0.parametrizations.weight.original"
