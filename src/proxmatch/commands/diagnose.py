@@ -49,8 +49,9 @@ def command(
 ) -> None:
     """Is this denoiser mismatched for these images, and what does it cost?
 
-    It is compared with the models of --from, or all that come with proxmatch, a Wiener filter and
-    total variation. Without a name, the nearest model is looked at. Exit code 1: mismatched for one
+    It is compared with a Wiener filter, total variation, and the two models that remove noise best
+    from the images, of those of --from or of all that come with proxmatch. Without a name, the
+    nearest model is looked at. Exit code 1: mismatched for one
     of the problems.
 
     Example: proxmatch diagnose gs-histology --images my-faces

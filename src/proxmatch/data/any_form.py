@@ -196,7 +196,7 @@ def _channels_first(array: np.ndarray[Any, Any]) -> Tensor:
         pixels = pixels.movedim(-1, -3)
     elif pixels.ndim == 3 and pixels.shape[0] not in CHANNELS:
         raise InputError(
-            f"an array of shape {array.shape} is no image (H, W) or (H, W, C); a stack of grey "
+            f"an array of shape {array.shape} is no image (H, W) or (H, W, C); a stack of gray "
             "images is (N, H, W, 1)"
         )
     return pixels.float() if pixels.dtype == torch.float64 else pixels

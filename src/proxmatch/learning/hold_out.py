@@ -3,7 +3,7 @@
 With three images or more, the last third of them, ten at most, whole. With fewer, the right quarter
 of each: a larger image is then trained on to the left of it; in one that is no larger than a
 window, the quarter is replaced by the mirror image of what is beside it. Either way no held-out
-pixel has any influence on the denoiser that is made.
+pixel has any influence on a denoiser; which of several is returned is decided on them.
 """
 
 from __future__ import annotations
