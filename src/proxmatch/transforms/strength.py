@@ -473,10 +473,9 @@ def _two_numbers(
         return place
 
     place, largest, constant = min(BEGIN, len(levels) - 1), 1.0, None
-    if bounded and proximal:  # measured at a medium strength, or from the card
-        constant = None if measured else denoiser.core.lipschitz
+    if bounded and proximal:  # a first guess: from the card, or measured at a medium strength
         middling = Relaxed(denoiser, 0.5, levels[place])
-        constant = constant or score.along_runs(denoiser, middling, images=1)
+        constant = denoiser.core.lipschitz or score.along_runs(denoiser, middling, images=1)
         largest = min(1.0, MARGIN / constant)
     verified: list[tuple[Trial, float]] = []  # with the L of their runs
     for number in range(ROUNDS):  # L is known better after each one
