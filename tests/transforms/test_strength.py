@@ -18,7 +18,7 @@ from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements, tune
-from proxmatch.transforms.strength import LEVELS, PATIENCE, Trial, halved
+from proxmatch.transforms.strength import LEVELS, MARGIN, PATIENCE, Trial, halved
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_two_numbers_are_chosen_together_under_a_bound(images: Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "t"), [([50.0, 0.5, 0.5], 1.0), ([50.0, 0.5, 40.0], 0.95 / 50)]
+    ("measured", "t"), [([50.0, 0.5, 0.5], 1.0), ([50.0, 0.5, 40.0], MARGIN / 50)]
 )
 def test_a_first_look_along_a_bad_run_does_not_bind(
     images: Tensor, monkeypatch: pytest.MonkeyPatch, measured: list[float], t: float
@@ -175,7 +175,7 @@ def test_a_first_look_along_a_bad_run_does_not_bind(
     monkeypatch.setattr("proxmatch.transforms.strength.HALVINGS", 0)
     monkeypatch.setattr("proxmatch.transforms.strength.ROUNDS", 2)
     found = choose_strength(model, images[:1, :, :16, :16], problem)
-    assert found.chosen.strength in (pytest.approx(t), pytest.approx(0.95 / 50))
+    assert found.chosen.strength in (pytest.approx(t), pytest.approx(MARGIN / 50))
     if t == 1.0:
         assert max(trial.strength for trial in found.table) == pytest.approx(1.0)
         assert found.chosen.psnr == max(trial.psnr for trial in found.table)
