@@ -58,8 +58,8 @@ WEAKEST = 0.02
 #: Where the search for a level begins.
 BEGIN = 5
 #: The t L that is aimed for, and the largest that is accepted. Both leave room, because L is
-#: measured at a few points of a few runs: along those of twenty other faces it was up to 8 % larger,
-#: and with 0.95 one eigenvalue of J_D in five was negative there (``results/priors``).
+#: measured at a few points of a few runs: along those of twenty other faces it was up to 8 %
+#: larger, and with 0.95 one eigenvalue of J_D in five was negative there (``results/priors``).
 MARGIN, ACCEPTED = 0.8, 0.9
 #: By what factor the allowed t must grow, once L is known along the chosen run, to try again: the
 #: run along which L was first measured may have been a bad one, with a far larger L.
