@@ -305,7 +305,7 @@ def test_a_full_disk(small: Models, pictures: Path, tiny_disk: Path, proxmatch: 
     assert done.code == 2
     assert "No space left" in done.err
     for path in (tiny_disk / "out").glob("*"):
-        assert path.suffix in (".png", ".json")
+        assert path.suffix in (".png", ".jsonl")
         assert not path.name.startswith(".")
 
 

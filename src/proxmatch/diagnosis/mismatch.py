@@ -52,6 +52,8 @@ LOSSES = (0.3, 1.0)
 TRIED = 2
 #: On how many images a strength is chosen, at most; all images are measured on.
 CHOSEN_ON = 2
+#: Images that the Wiener filter is fitted to, at most: it takes no time, and two are too few.
+FITTED = 4
 LANCZOS, SPECTRA = 20, 4  # iterations, and images at most
 
 
@@ -218,12 +220,12 @@ def diagnose(
         name: trial.best(name, one, measured=name in given or not given)
         for name, one in hand.items()
     }
-    makers: dict[str, Callable[..., Tuned[Any]]] = {
-        "Wiener filter": wiener_filter,
-        "total variation": total_variation,
+    makers: dict[str, tuple[Callable[..., Tuned[Any]], int]] = {
+        "Wiener filter": (wiener_filter, FITTED),
+        "total variation": (total_variation, CHOSEN_ON),
     }
-    for name, make in makers.items():
-        tuned = make(images[:CHOSEN_ON], problem, seed=seed)
+    for name, (make, number) in makers.items():
+        tuned = make(images[:number], problem, seed=seed)
         tried[name] = trial(name, tuned)
     standings = sorted((c for c, _ in tried.values()), key=lambda c: -c.score)
     if not hand:
