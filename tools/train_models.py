@@ -59,6 +59,9 @@ class Stage:
         crop: side of the crops; the preset's if None.
         batch: crops a step; the preset's if None.
         seed: of the images and the noise; another one for every stage.
+        mixed: whether convolutions are in bfloat16.
+        blocks: residual blocks at each scale; the preset's if None. Further ones than the stage
+            before had begin as the identity.
     """
 
     steps: int
@@ -66,6 +69,8 @@ class Stage:
     crop: int | None = None
     batch: int | None = None
     seed: int = 0
+    mixed: bool = False
+    blocks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,11 @@ DOMAINS = {
 }
 #: A long second stage: larger crops, half the rates.
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
+#: A third one of a deeper network, in bfloat16.
+DEEPER = Stage(14_000, gentle=0.6, crop=80, batch=3, seed=2, mixed=True, blocks=(1, 2, 3))
 #: Planned, and not yet what ships: gs-histology (shorter, of an earlier layout) and the ridges.
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
+    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER, DEEPER)),
     "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
     "gs-faces": Model(
         "faces",
@@ -133,6 +140,7 @@ def preset_of(model: Model, stage: Stage) -> Preset:
     """The committed settings of a stage of a model."""
     preset = PRESETS[model.preset]
     channels = DOMAINS[model.domain].channels
+    layout = {"channels": channels} | ({"blocks": stage.blocks} if stage.blocks else {})
     optimizer = preset.settings.optimizer
     rates = {"rate": optimizer.rate, "matrices": optimizer.matrices}
     slower = {name: rate and stage.gentle * rate for name, rate in rates.items()}
@@ -140,11 +148,12 @@ def preset_of(model: Model, stage: Stage) -> Preset:
         "steps": stage.steps,
         "batch": stage.batch or preset.settings.batch,
         "seed": stage.seed,
+        "mixed": stage.mixed,
         "optimizer": optimizer.model_copy(update=slower),
     }
     return preset.model_copy(
         update={
-            "model": preset.model.model_copy(update={"channels": channels}),
+            "model": preset.model.model_copy(update=layout),
             "size": stage.crop or preset.size,
             "settings": preset.settings.model_copy(update=settings),
         }

@@ -247,6 +247,38 @@ def test_a_penalty_for_an_lpn_is_refused(tmp_path: Path) -> None:
         run(model(), stream(images), SETTINGS.model_copy(update={"penalty": Penalty()}), tmp_path)
 
 
+def test_mixed_precision_trains_alike_and_returns_single_precision(tmp_path: Path) -> None:
+    """bfloat16 rounds to 3 digits: the gradients nearly agree, what is returned is exact."""
+    from proxmatch.learning.settings import Levels
+
+    def trained(mixed: bool) -> tuple[GradientStep, float]:
+        torch.manual_seed(0)
+        config = GradientStepConfig.scaled(
+            channels=1, widths=(8, 8), levels=(0.003, 0.3), contrast=0.25, sigma=0.1
+        )
+        settings = TrainingSettings(
+            steps=40, batch=2, noise=Levels(low=0.003, high=0.3), mixed=mixed, log_every=1
+        )
+        result = run(GradientStep(config), pairs(given(), 8, 2), settings, tmp_path / str(mixed))
+        assert isinstance(result.denoiser, GradientStep)
+        return result.denoiser, result.history[0]["gradient"]
+
+    (single, gradient), (mixed, rounded) = trained(False), trained(True)
+    assert rounded == pytest.approx(gradient, rel=0.05)
+    assert rounded != gradient  # it was in bfloat16
+    x = torch.stack(given())
+    assert not mixed.mixed
+    assert {p.dtype for p in mixed.parameters()} == {torch.float32}
+    exact = mixed.double()(x.double(), 0.003)
+    torch.testing.assert_close(mixed.float()(x, 0.003).double(), exact, atol=1e-6, rtol=0)
+    torch.testing.assert_close(single(x, 0.1), mixed(x, 0.1), atol=0.01, rtol=0)
+
+
+def test_mixed_precision_for_an_lpn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="mixed"):
+        run(model(), stream(images), SETTINGS.model_copy(update={"mixed": True}), tmp_path)
+
+
 def test_lpn_stays_convex(tmp_path: Path) -> None:
     denoiser = run(model(), stream(images), SETTINGS, tmp_path).denoiser
     assert isinstance(denoiser, LPN)

@@ -110,6 +110,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     trainable: ClassVar[bool] = False
     #: Whether L < 1 has to be trained for, and the contractivity penalty applies.
     penalized: ClassVar[bool] = False
+    #: Whether its convolutions can be trained in bfloat16 (:attr:`mixed`).
+    mixable: ClassVar[bool] = False
+    #: Whether the convolutions inside the network are in bfloat16; only ever while it trains.
+    mixed: bool = False
     #: How its weights are adapted.
     recipe: ClassVar[Recipe] = Recipe()
     #: How it is trained from scratch, by name: ``model``, ``size`` and ``settings`` of a preset.

@@ -154,7 +154,11 @@ class ScaledUNet(Network):
         y = F.pixel_unshuffle((x - self.center) / sigma, self.UNSHUFFLE)
         coarse = F.avg_pool2d(sigma, self.UNSHUFFLE) if is_map(sigma) else sigma
         level = (coarse.log() + 3.5) / 2  # about -1 to 1 for levels from 0.003 to 0.25
-        y = self.head(torch.cat([y, level.expand(len(y), 1, *y.shape[2:])], 1))
+        single = torch.autocast(
+            x.device.type, enabled=False
+        )  # at a small level, images / s are large
+        with single:
+            y = self.head(torch.cat([y, level.expand(len(y), 1, *y.shape[2:])], 1))
         skips = []
         for encode, down in zip(self.encode, self.down, strict=True):
             y = encode(y)
@@ -165,7 +169,8 @@ class ScaledUNet(Network):
         y = self.body(y)
         for decode, up, skip in reversed(list(zip(self.decode, self.up, skips, strict=True))):
             y = decode(up(y) + skip)
-        out: Tensor = x + sigma * F.pixel_shuffle(self.tail(y), self.UNSHUFFLE)
+        with single:
+            out: Tensor = x + sigma * F.pixel_shuffle(self.tail(y), self.UNSHUFFLE)
         return out
 
     @torch.no_grad()

@@ -292,6 +292,11 @@ def _check(denoiser: ProximalDenoiser, settings: TrainingSettings, fabric: Fabri
     """Refuse what cannot be trained."""
     if settings.penalty is not None and not denoiser.penalized:
         raise InputError("the contractivity penalty is for gradient-step denoisers")
+    if settings.mixed and not denoiser.mixable:
+        raise InputError(
+            f"{type(denoiser).__name__} is not trained in mixed precision, only gradient-step "
+            "denoisers are; leave out 'mixed'"
+        )
     precision = fabric.strategy.precision.precision
     if precision not in ("32-true", "64-true"):
         raise InputError(
@@ -399,7 +404,11 @@ def objective(
     """
     progress = step / max(settings.steps - 1, 1)
     clean, n = batch.clean, batch.clean[0].numel()
-    output = forward(batch.noisy, batch.level)
+    denoiser.mixed = settings.mixed
+    try:
+        output = forward(batch.noisy, batch.level)
+    finally:
+        denoiser.mixed = False
     if (weight := _balance(settings, batch)) is not None:
         output, clean = weight * output, weight * clean
     residual = _gathered(fabric, (squared_error(output.detach(), clean) / n).sqrt())
