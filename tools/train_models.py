@@ -126,7 +126,9 @@ MODELS = {
         (Stage(3_000, gentle=0.4), Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1)),
         start="gs-photographs",
     ),
-    "gs-histology": Model("histology", "gs-scaled", (Stage(8_000),)),
+    "gs-histology": Model(
+        "histology", "gs-scaled", (Stage(9_000, mixed=True, blocks=DEEPER.blocks),)
+    ),
     "lpn-photographs": Model("photographs", "lpn-scaled", (Stage(5_000),)),
     "lpn-grey": Model("grey", "lpn-scaled", (Stage(2_500),)),
     "lpn-faces": Model("faces", "lpn-scaled", (Stage(1_500, gentle=0.5),), start="lpn-photographs"),

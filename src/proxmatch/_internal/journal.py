@@ -39,7 +39,7 @@ class Journal:
         write_together(self.path.parent, {self.path.name: _line({"settings": settings})})
 
     def append(self, results: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add results by name, all of them or none as far as a reader can see of the last one."""
+        """Add results by name. A reader sees a result as a whole or not at all."""
         content = b"".join(_line({"name": name, **found}) for name, found in results.items())
         with self.path.open("r+b") as file:
             _drop_torn(file)

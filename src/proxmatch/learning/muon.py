@@ -39,9 +39,12 @@ def orthogonal(matrix: Tensor, iterations: int = 5) -> Tensor:
     x = x / x.norm().clamp_min(torch.finfo(matrix.dtype).tiny)
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
+    gram = x @ x.T  # x stays a polynomial of it times the first x: only this square is iterated
+    product = one = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     for _ in range(iterations):
-        gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        factor = a * one + b * gram + c * gram @ gram
+        product, gram = factor @ product, factor @ gram @ factor
+    x = product @ x
     return x.T if tall else x
 
 
