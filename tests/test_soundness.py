@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 import proxmatch as pm
+from proxmatch.baselines import Wiener
 from proxmatch.errors import MismatchedPhysicsWarning, SuspiciousWarning
 from proxmatch.pnp import Status
 from proxmatch.problems import denoising, gaussian_deblurring, inpainting
 from proxmatch.reconstruction.soundness import Sign, check_measured_noise, examine, noise_level
+from proxmatch.transforms.colors import color_statistics
 
 PICTURES = pm.embedded("photographs").test[:2]
 
@@ -28,7 +30,9 @@ def test_the_noise_of_a_flat_picture_is_found(level: float) -> None:
 def test_the_truth_is_sound() -> None:
     for problem in (gaussian_deblurring(64), inpainting(64), denoising(64, noise=0.1)):
         found = examine(PICTURES, problem.measure(PICTURES), problem)
-        assert found.signs() == ((), ())
+        # Where nothing is measured, the truth has more detail than anything linear can know.
+        unknown = {Sign.FAR} if problem.name == "inpainting" else set()
+        assert all(set(signs) <= unknown for signs in found.signs())
         assert float(found.misfit.max()) < 0.1 * float(found.change.min())
 
 
@@ -61,6 +65,30 @@ def test_ruins_are_noticed(ruin: object, sign: Sign) -> None:
     assert all(sign in signs for signs in found.signs())
 
 
+def test_what_is_farther_than_the_start_from_a_linear_reconstruction_is_noticed() -> None:
+    """Texture where nothing was measured: no misfit shows it."""
+    problem = inpainting(64)
+    y = problem.measure(PICTURES)
+    mask = problem.physics.A(torch.ones_like(PICTURES))
+    stripes = 0.2 * (torch.arange(64) // 2 % 2 - 0.5).expand_as(PICTURES)
+    wrong = PICTURES + (1 - mask) * stripes * (PICTURES.median() < PICTURES)
+    found = examine(wrong, y, problem)
+    assert float(found.misfit.max()) < 1e-3 * float(found.change.min())
+    assert all(signs[0] is Sign.FAR for signs in found.signs())
+
+
+def test_the_linear_reconstruction_is_the_posterior_mean() -> None:
+    """For denoising it has a closed form: one application of the filter of the noise's level."""
+    problem = denoising(32, noise=0.1)
+    x = PICTURES[:1, :, :32, :32]
+    y = problem.measure(x)
+    found = examine(x, y, problem, start=y)
+    colors = color_statistics(y)
+    sigma = float((y - x).square().mean().sqrt())
+    posterior = Wiener.natural(colors, sigma, (32, 32))(y).detach()
+    assert float(found.far) == pytest.approx(float((x - posterior).square().mean()), rel=0.1)
+
+
 def test_a_run_that_goes_on_is_noticed() -> None:
     problem = gaussian_deblurring(64)
     y = problem.measure(PICTURES)
@@ -79,7 +107,7 @@ def test_reconstruct_says_so() -> None:
     with pytest.warns(SuspiciousWarning, match=r"\[0, 1\] are probably worse .*choose_strength"):
         found = pm.reconstruct(lambda z: z.mean((2, 3), keepdim=True).expand_as(z), y, "deblurring")
     assert found.status == (Status.SUSPICIOUS,) * 2
-    assert found.signs[0][0] is Sign.MISFIT
+    assert Sign.MISFIT in found.signs[0]
 
 
 def test_a_good_denoiser_is_not_suspicious() -> None:

@@ -35,7 +35,8 @@ from proxmatch.denoisers.base import Linearization, ProximalDenoiser
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
 from proxmatch.transforms.align import ROUNDING
-from proxmatch.transforms.colors import color_statistics
+from proxmatch.transforms.colors import ColorStatistics, color_statistics
+from proxmatch.transforms.measured_colors import EXPONENT
 from proxmatch.transforms.strength import Tuned, tune
 
 #: Cycles per pixel at the first and the last knot; the frequencies of an image end at sqrt(1/2).
@@ -121,6 +122,34 @@ class Wiener(ProximalDenoiser):
             # Knots below the lowest frequency of the images take the variance of the first above.
             nearest = seen[torch.searchsorted(seen, torch.arange(knots)).clamp_max(len(seen) - 1)]
             variance = (total / weight.clamp_min(1e-6))[:, nearest].clamp_min(ROUNDING)
+            denoiser.log_snr.copy_((variance / sigma**2).log())
+        denoiser.eval()
+        return denoiser
+
+    @classmethod
+    def natural(
+        cls, colors: ColorStatistics, sigma: float, size: tuple[int, int], knots: int = 16
+    ) -> Wiener:
+        """The filter of images of which only the colors are known: their spectrum is 1 / f^2.5.
+
+        Args:
+            colors: mean and covariance of the colors.
+            sigma: standard deviation of the noise to remove.
+            size: (H, W) of the images that have this covariance.
+            knots: number of frequencies the variances are given at.
+        """
+        values, vectors = torch.linalg.eigh(colors.covariance)
+        config = WienerConfig(
+            mean=colors.mean.tolist(), axes=vectors.T.tolist(), knots=knots, sigma=sigma
+        )
+        denoiser: Wiener = cls(config)
+        places = torch.linspace(0, 1, knots, dtype=torch.float64)
+        spectrum = -EXPONENT * (math.log(LOWEST) + places * math.log(HIGHEST / LOWEST))  # its log
+        lower, part = _knots(*size, knots, torch.float64, torch.device("cpu"))
+        power = (spectrum[lower] * (1 - part) + spectrum[lower + 1] * part).exp()
+        power[0, 0] = 0  # the mean of an image is no part of its contrast
+        variance = values.clamp_min(ROUNDING)[:, None] * spectrum.exp() / power.mean()
+        with torch.no_grad():
             denoiser.log_snr.copy_((variance / sigma**2).log())
         denoiser.eval()
         return denoiser

@@ -14,27 +14,40 @@ no truth, each a mean square over the pixels:
 - **range**: the squared distance of x from [0, 1], where the truth is, less that of x_0.
 
 A part is a *sign* when its share of |x - x_0|^2 / N exceeds its limit: the run has added more error
-than it can have removed. A misfit must also exceed that of the start. The fourth sign is a run that
-is not **settled**: ||x_k - x_{k-1}|| / ||x_k|| at its last step. The limits were set on faces and
-photographs (:mod:`proxmatch.experiments.studies.detector`). Below a change of
-:data:`UNSEEN` nothing is said: the result is the start.
+than it can have removed. A misfit must also exceed that of the start. There are two more signs:
+
+- **far**: x is farther than x_0 from x_G, the best linear reconstruction of y for images with the
+  colors of x_0 and a natural spectrum (the posterior mean under that Gaussian, by the Wiener
+  filter). The truth is taken to lie a little beyond x_G, seen from x_0: at x_G - c (x_0 - x_G).
+  x is nearer to it than x_0 as long as c exceeds
+
+      (|x - x_G|^2 - |x_0 - x_G|^2) / (2 |x_0 - x_G|^2 - 2 <x - x_G, x_0 - x_G>);
+
+- **unsettled**: ||x_k - x_{k-1}|| / ||x_k|| at the last step.
+
+The limits were set on faces and photographs (:mod:`proxmatch.experiments.studies.detector`). Below
+a change of :data:`UNSEEN` nothing is said: the result is the start.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
 import torch.nn.functional as F
+from deepinv.optim import L2
 from deepinv.physics import GaussianNoise, ZeroNoise
 from torch import Tensor
 
+from proxmatch.baselines import Wiener
 from proxmatch.errors import MismatchedPhysicsWarning
-from proxmatch.pnp import PnPResult
+from proxmatch.pnp import PnPResult, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.problems.measuring import measured
+from proxmatch.transforms.colors import color_statistics
 from proxmatch.transforms.measured_colors import textures
 
 #: Smallest change of a run that counts, a mean square over pixels: half a step of 8 bits.
@@ -59,11 +72,21 @@ class Sign(StrEnum):
     MISFIT = "misfit"
     NOISE = "noise"
     RANGE = "range"
+    FAR = "far"
     UNSETTLED = "unsettled"
 
 
-#: From which share of |x - x_0|^2 / N on a part of the error is a sign; the last is a residual.
-LIMITS = {Sign.MISFIT: 0.5, Sign.NOISE: 0.45, Sign.RANGE: 0.05, Sign.UNSETTLED: 0.01}
+#: From which share of |x - x_0|^2 / N on a part of the error is a sign. That of ``far`` is c, that
+#: of ``unsettled`` a residual.
+LIMITS = {
+    Sign.MISFIT: 0.5,
+    Sign.NOISE: 0.45,
+    Sign.RANGE: 0.05,
+    Sign.FAR: 0.3,
+    Sign.UNSETTLED: 0.01,
+}
+#: Steps to x_G, all with momentum; the smallest noise that is assumed; the largest picture.
+LINEAR_STEPS, LEAST_NOISE, LARGE = 40, 0.01, 1 << 20
 #: Steps from which on a run should have settled.
 SETTLING = 20
 #: How much larger than that of the start a misfit must be.
@@ -76,6 +99,8 @@ ADVICE = {
     Sign.NOISE: "it is full of noise: the prior is too weak, or of another domain",
     Sign.RANGE: "it leaves the range of images, [0, 1]: the prior is of another domain, or the "
     "measurements are in other units",
+    Sign.FAR: "it is farther from a plain linear reconstruction than its start is: the strength is "
+    "wrong, or the prior of another domain",
     Sign.UNSETTLED: "it was still changing at the last step: the prior is too strong, or there "
     "were too few steps",
 }
@@ -95,6 +120,8 @@ class Examination:
         start_misfit: of x_0.
         noise: that the run has added.
         range: squared distance from [0, 1] that the run has added.
+        far: |x - x_G|^2 / N; zero if it is not known.
+        start_far: |x_0 - x_G|^2 / N.
         residual: of the last step; zero if it was not recorded.
     """
 
@@ -103,6 +130,8 @@ class Examination:
     start_misfit: Tensor
     noise: Tensor
     range: Tensor
+    far: Tensor
+    start_far: Tensor
     residual: Tensor
 
     def shares(self) -> dict[Sign, Tensor]:
@@ -113,8 +142,16 @@ class Examination:
             Sign.MISFIT: torch.where(worse, self.misfit / change, 0),
             Sign.NOISE: self.noise / change,
             Sign.RANGE: self.range / change,
+            Sign.FAR: self._beyond(),
             Sign.UNSETTLED: self.residual,
         }
+
+    def _beyond(self) -> Tensor:
+        """The smallest c with which x is nearer to the truth than x_0; 0 if it did not move."""
+        most = self.start_far + self.change - self.far  # 2 |x_0 - x_G|^2 - 2 <x - x_G, x_0 - x_G>
+        least = 1e-3 * self.start_far.clamp_min(UNSEEN)
+        beyond = (self.far - self.start_far) / most.clamp_min(least)
+        return torch.where(self.change > UNSEEN, beyond, 0)
 
     def signs(self) -> tuple[tuple[Sign, ...], ...]:
         """The signs of each image, the strongest first; none for a sound one."""
@@ -170,14 +207,48 @@ def examine(
     noise = _energy(
         measured(problem.physics, inside, range(len(inside)), 0) - problem.physics.A(inside)
     )
+    linear = _linear(measurements, problem, start, noise / measurements[0].numel())
+    linear = images if linear is None else linear
     return Examination(
         change=_energy(images - start) / pixels,
         misfit=misfit(images, noise),
         start_misfit=misfit(start, noise),
         noise=(flattest(images) - flattest(start)).clamp_min(0),
         range=(_outside(images) - _outside(start)).clamp_min(0) / pixels,
+        far=_energy(images - linear) / pixels,
+        start_far=_energy(start - linear) / pixels,
         residual=torch.zeros_like(noise) if residual is None else residual.to(noise),
     )
+
+
+def _linear(y: Tensor, problem: Problem, start: Tensor, variance: Tensor) -> Tensor | None:
+    """x_G of each image, with the colors of its start; None where it is not worth its time.
+
+    Args:
+        y: measurements.
+        problem: what they were measured by.
+        start: x_0, ``(B, C, H, W)``.
+        variance: of the noise in y, ``(B,)``.
+    """
+    size = problem.img_size[1:]
+    if not isinstance(problem.data_fidelity, L2) or size[0] * size[1] > LARGE:
+        return None
+    found = []
+    for i, level in enumerate((problem.eta * variance).sqrt().tolist()):
+        sigma = max(level, math.sqrt(problem.eta) * LEAST_NOISE)
+        prior = Wiener.natural(color_statistics(start[i : i + 1]), sigma, size).to(start)
+        run = pnp_pgd(
+            prior,
+            y[i : i + 1],
+            problem,
+            record=(),
+            iterations=LINEAR_STEPS,
+            warm=LINEAR_STEPS,
+            initial=start[i : i + 1],
+            on_divergence="ignore",
+        )
+        found.append(run.images)
+    return torch.cat(found)
 
 
 def check_measured_noise(problem: Problem, measurements: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Whole pictures of many kinds: is a result ever below its start, and has it a grid?
 
-Strengths are chosen on crops of validation photographs, for color and for gray: none of the
-pictures here has any influence on them.
+Strengths are chosen on crops of validation photographs for the color pictures, and of other X-rays
+for the X-rays: none of the pictures here has any influence on them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from proxmatch._internal.randomness import fingerprint
 from proxmatch.data.embedded import embedded_picture
 from proxmatch.data.images import image_files, read_file
 from proxmatch.experiments.studies.priors import (
-    deployed,
+    CHOSEN_ON,
+    at_strength,
     fitting,
     identity_of,
+    images_of,
     label_of,
     problem_of,
 )
@@ -34,8 +36,8 @@ FOLDERS = {"kodak24": (5, 3), "satellite": (3, 3), "xray": (3, 1)}
 MULTIPLE, LARGEST = 8, 512
 #: Distances between the lines of a grid that are looked for.
 PERIODS = (2, 4, 8, 32)
-#: Whose validation images strengths are chosen on, by the number of channels.
-CHOSEN = {3: "photographs", 1: "gray"}
+#: Whose images strengths are chosen on, by the number of channels, and the side of their crops.
+CHOSEN, SIDE = {3: "photographs", 1: "xray"}, 128
 
 
 def pictures(work: Work) -> dict[str, int]:
@@ -83,7 +85,9 @@ def plan(work: Work) -> list[dict[str, Any]]:
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """PSNR of every picture at the start and at the end, and the grid of its error."""
     channels, seed = settings["channels"], settings["seed"]
-    denoiser, about = deployed(settings, work)
+    crops = _chosen_on(settings, work)
+    problem = problem_of(settings["problem"], channels)
+    denoiser, about = at_strength(settings["model"], crops, problem, seed=seed)
     rows, pixels = {}, []
     for name in settings["pictures"]:
         x = picture(name, channels, work)[None]
@@ -99,6 +103,21 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
             "status": str(run.status[0]),
         }
     return {"rows": rows, "data": fingerprint(pixels), **about}
+
+
+def _chosen_on(settings: Mapping[str, Any], work: Work) -> Tensor:
+    """Crops that a strength is chosen on, ``(N, C, 128, 128)``, of none of the pictures."""
+    domain = settings["domain"]
+    if domain not in FOLDERS:
+        return images_of(domain, "validation", work, CHOSEN_ON, SIDE)[0]
+    names = [str(file.relative_to(work.data)) for file in image_files([work.data / domain])]
+    others = [name for name in names if name not in settings["pictures"]]
+    crops = []
+    for name in others[:: max(1, len(others) // CHOSEN_ON)][:CHOSEN_ON]:
+        x = picture(name, settings["channels"], work)
+        top, left = ((n - SIDE) // 2 for n in x.shape[1:])
+        crops.append(x[:, top : top + SIDE, left : left + SIDE])
+    return torch.stack(crops)
 
 
 def grid(error: Tensor) -> float:
