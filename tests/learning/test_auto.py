@@ -179,6 +179,15 @@ def test_gradient_step_denoisers_of_one_level_get_the_penalty() -> None:
     assert gentle_settings(model, 1).penalty is not None
 
 
+@pytest.mark.parametrize("there", [{"avx512_bf16": True}, {"avx512_bf16": False}, {}])
+def test_fine_tuning_is_in_bfloat16_where_that_is_fast(
+    there: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: there, raising=False)
+    assert gentle_settings(load("gs-faces"), 1).mixed is there.get("avx512_bf16", False)
+    assert not gentle_settings(load("lpn-faces"), 1).mixed
+
+
 def test_alignment_alone(source: LPN) -> None:
     result = adapt(source, bright(3), method="align", problem=DEBLURRING)
     assert isinstance(result.denoiser, Aligned)

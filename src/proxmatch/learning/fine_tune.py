@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
+from proxmatch._internal.hardware import bfloat16_is_fast
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
@@ -223,9 +224,10 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
     """A short training that one image does not mislead: averaged, and augmented where need be.
 
     Denoisers of all noise levels are trained by proximal matching, with a gamma from the errors; on
-    one face it was level with MSE (``results/adaptation``). Those of one level have
-    augmented images, query points of the reconstructions among the inputs, and the penalty where
-    L < 1 is not kept by a choice of strength.
+    one face it was level with MSE (``results/adaptation``). Their convolutions are in bfloat16
+    where the device is fast at it. Those of one level have augmented images, query points of the
+    reconstructions among the inputs, and the penalty where L < 1 is not kept by a choice of
+    strength.
 
     Args:
         denoiser: decides rate, batch and number of steps.
@@ -247,6 +249,7 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
             "noise": Levels(),
             "batch": 4,
             "optimizer": Optimizer(rate=5e-4, warmup=30, final=0.05, clip=1.0),
+            "mixed": network.mixable and bfloat16_is_fast(next(network.parameters()).device),
         }
     else:
         steps = recipe.steps[number >= 5]
