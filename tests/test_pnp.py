@@ -8,7 +8,7 @@ from torch import nn
 
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.metrics import psnr, ssim
-from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.pnp import Status, Watched, pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 
 PROBLEMS = {
@@ -159,6 +159,40 @@ def test_the_warm_start_gets_there_sooner_and_the_plain_steps_stay():
     run = pnp_pgd(shrink, y, problem, iterations=30, warm=20, record=("iterates",))
     tail = pnp_pgd(shrink, y, problem, iterations=10, initial=run.iterates[:, 20])
     torch.testing.assert_close(run.images, tail.images, rtol=0, atol=1e-14)
+
+
+class Leveled:
+    """Shrinks by its level, and remembers at which ones it was called."""
+
+    def __init__(self, level, seen):
+        self.level, self.seen = level, seen
+
+    def stronger(self, factor):
+        return Leveled(factor * self.level, self.seen)
+
+    def __call__(self, z, sigma=None):
+        self.seen.append(self.level)
+        return z / (1 + self.level)
+
+
+def test_levels_fall_during_the_warm_start_and_stay_in_the_plain_steps():
+    seen, known = [], []
+    pnp_pgd(Leveled(0.01, seen), Y, DEBLURRING, warm=4, reference=Leveled(0.02, known))
+    expected = [0.01 * 4 ** (1 - k / 4) for k in range(4)] + [0.01] * 2
+    assert seen == pytest.approx(expected)
+    assert known == pytest.approx([2 * level for level in expected])
+    plain = []
+    pnp_pgd(Leveled(0.01, plain), Y, DEBLURRING, warm=0)
+    assert plain == [0.01] * 6
+
+
+def test_a_watched_denoiser_tells_of_every_call_and_does_the_same():
+    told = []
+    watched = Watched(Leveled(0.01, []), lambda z, x: told.append((z, x)))
+    found = pnp_pgd(watched, Y, DEBLURRING, warm=4)
+    assert torch.equal(found.images, pnp_pgd(Leveled(0.01, []), Y, DEBLURRING, warm=4).images)
+    assert len(told) == 6
+    assert torch.equal(told[-1][1], told[-1][0] / 1.01)
 
 
 def test_nothing_has_converged_during_the_warm_start():

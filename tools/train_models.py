@@ -114,11 +114,9 @@ DOMAINS = {
 }
 #: A long second stage: larger crops, half the rates.
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
-#: A third one of a deeper network, in bfloat16.
-DEEPER = Stage(14_000, gentle=0.6, crop=80, batch=3, seed=2, mixed=True, blocks=(1, 2, 3))
-#: Planned, and not yet what ships: gs-histology (shorter, of an earlier layout) and the ridges.
+#: Planned, and not yet what ships: the ridges.
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER, DEEPER)),
+    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
     "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
     "gs-faces": Model(
         "faces",
@@ -126,12 +124,12 @@ MODELS = {
         (Stage(3_000, gentle=0.4), Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1)),
         start="gs-photographs",
     ),
-    "gs-histology": Model(
-        "histology", "gs-scaled", (Stage(9_000, mixed=True, blocks=DEEPER.blocks),)
+    "gs-histology": Model("histology", "gs-scaled", (Stage(9_000, mixed=True, blocks=(1, 2, 3)),)),
+    "lpn-photographs": Model(
+        "photographs", "lpn-scaled", (Stage(5_000), Stage(9_000, gentle=0.7, seed=1))
     ),
-    "lpn-photographs": Model("photographs", "lpn-scaled", (Stage(5_000),)),
     "lpn-grey": Model("grey", "lpn-scaled", (Stage(2_500),)),
-    "lpn-faces": Model("faces", "lpn-scaled", (Stage(1_500, gentle=0.5),), start="lpn-photographs"),
+    "lpn-faces": Model("faces", "lpn-scaled", (Stage(3_000, gentle=0.7),), start="lpn-photographs"),
     "lpn-histology": Model("histology", "lpn-scaled", (Stage(2_500),)),
     "ridge-photographs": Model("photographs", "ridge", (Stage(1_200, crop=48),)),
     "ridge-grey": Model("grey", "ridge", (Stage(1_200, crop=48),)),

@@ -6,8 +6,10 @@ Each image of a batch has its own curves, its own end and its own failure.
 
 **Warm start.** The first ``warm`` steps may use momentum: the gradient step is taken from
 v = x_{k-1} + beta_k (x_{k-1} - x_{k-2}), with Nesterov's beta_k, restarted for an image whenever
-its momentum points uphill (O'Donoghue and Candes, 2015). The theory of PnP-PGD holds from any x_0,
-so it covers the plain steps that follow.
+its momentum points uphill (O'Donoghue and Candes, 2015). A denoiser that has a noise level begins
+at one :data:`FALL` times as high, which falls to its own as the warm start goes on: what a strong
+prior fills in and sharpens soon, a weak one would need hundreds of steps for. The theory of PnP-PGD
+holds from any x_0 for the denoiser as it is, so it covers the plain steps that follow.
 
 An image **diverges** at the first k for which x_k is not finite or max |x_k| exceeds
 100 max(1, max |x_0|). It is then left at x_{k-1}, and neither denoiser sees it after this step.
@@ -32,6 +34,8 @@ from proxmatch.plots.shown import ShownRun
 from proxmatch.problems import Problem
 
 EXPLOSION = 100.0
+#: How many times its own noise level a denoiser begins a warm start with.
+FALL = 4.0
 #: Steps between two checks of which images still run, where a check waits for the device.
 LOOK = 10
 QUALITY = ("psnr", "ssim")
@@ -87,6 +91,29 @@ class PnPResult(ShownRun):
     queries: Tensor | None
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A denoiser that tells of every call, for progress bars and films.
+
+    Attributes:
+        denoiser: D.
+        on_call: called with z and D(z).
+    """
+
+    denoiser: Denoise
+    on_call: Callable[[Tensor, Tensor], None]
+
+    def __call__(self, z: Tensor, sigma: Any = None) -> Tensor:
+        """D(z)."""
+        x = self.denoiser(z, sigma)
+        self.on_call(z, x)
+        return x
+
+    def stronger(self, factor: float) -> Watched:
+        """D at a multiple of its noise level, if it has one."""
+        return Watched(_stronger(self.denoiser, factor), self.on_call)
+
+
 @torch.no_grad()
 def pnp_pgd(
     denoiser: Denoise,
@@ -115,8 +142,9 @@ def pnp_pgd(
             queries). Unless given, the residual, and the PSNR when there is a truth.
         sigma: passed on to the denoisers.
         iterations: number of steps, if not that of the problem; with 0, x_0 is the result.
-        warm: how many of these steps use momentum, if not as many as the problem says; the rest
-            are plain.
+        warm: how many of these steps use momentum and falling noise levels (a denoiser that has
+            them is asked for ``denoiser.stronger(factor)``), if not as many as the problem says;
+            the rest are plain.
         initial: x_0, if not that of the problem.
         stop: an image has converged, and stops, once its residual is below this in a plain step.
         on_divergence: ``warn``, or ``ignore`` if the caller looks at the status.
@@ -166,7 +194,8 @@ def pnp_pgd(
     for k in range(1, steps + 1):
         v = momentum.point(x) if k <= warm else x
         z = v - problem.eta * gradient(v)
-        new = _denoised("denoiser", denoiser, z, sigma, progress.rows, x)
+        factor = _factor(k, warm)
+        new = _denoised("denoiser", _stronger(denoiser, factor), z, sigma, progress.rows, x)
         previous, x = x, progress.sound(new, x)
         if k < warm:
             momentum.moved(v, previous, x)
@@ -177,7 +206,8 @@ def pnp_pgd(
             better = curves["psnr"][:, k] > curves["psnr"][:, :k].amax(1)
             best = torch.where(_per_image(better), x, best)
         if reference is not None:
-            target = _denoised("reference", reference, z, sigma, progress.rows, x)
+            same = _stronger(reference, factor)
+            target = _denoised("reference", same, z, sigma, progress.rows, x)
             curves["mismatch"][:, k] = distance(x, target)
             curves["gap"][:, k] = relative_gap(x, target)
         if "iterates" in names:
@@ -235,6 +265,18 @@ def checked_count(count: int, lowest: int = 1, name: str = "iterations") -> int:
     if steps < lowest:
         raise InputError(f"{name} must be an integer, {lowest} or more, got {count}")
     return steps
+
+
+def _factor(k: int, warm: int) -> float:
+    """How many times its own the noise level is at step k: from FALL to 1, evenly in its log."""
+    return float(FALL ** (1 - (k - 1) / warm)) if k <= warm else 1.0
+
+
+def _stronger(denoiser: Denoise, factor: float) -> Denoise:
+    """The denoiser at a multiple of its noise level, if it has one."""
+    find = getattr(denoiser, "stronger", None)
+    found: Denoise = denoiser if find is None or factor == 1 else find(factor)
+    return found
 
 
 class _Momentum:

@@ -183,6 +183,17 @@ def test_a_first_look_along_a_bad_run_does_not_bind(
         assert (found.chosen.strength, found.lipschitz) == (pytest.approx(t), 0.5)
 
 
+def test_a_stronger_one_has_a_higher_level_within_the_trained_range() -> None:
+    model = load("gs-faces")
+    assert model.levels == (0.003, 0.25)
+    strong = Relaxed(model, 0.4, 0.02).stronger(4)
+    assert isinstance(strong, Relaxed)
+    assert (strong.inner, strong.t, strong.level) == (model, 0.4, pytest.approx(0.08))
+    assert Relaxed(model, 0.4, 0.1).stronger(4).sigma == 0.25
+    plain = Relaxed(model, 0.4)
+    assert plain.stronger(4) is plain
+
+
 def test_a_denoiser_of_many_levels_keeps_its_strength_in_a_file(tmp_path: Path) -> None:
     model = Relaxed(expansive(), 0.4, 0.02, 1.9)
     save(model, tmp_path)

@@ -33,7 +33,7 @@ from proxmatch.denoisers import ProximalDenoiser, save, shipped
 from proxmatch.errors import InputError
 from proxmatch.learning.start import nearest_first
 from proxmatch.metrics import psnr, relative_gap, ssim
-from proxmatch.pnp import Status, pnp_pgd
+from proxmatch.pnp import Status, Watched, pnp_pgd
 from proxmatch.problems import PROBLEMS, Problem, make_problem
 from proxmatch.problems.catalog import entry, image_side, reduction
 from proxmatch.transforms import choose_strength
@@ -306,14 +306,11 @@ def watch(
 
     tell(before, None)
 
-    def step(z: Tensor, sigma: Any) -> Tensor:
+    def told(z: Tensor, x: Tensor) -> None:
         job.look()
-        x: Tensor = denoiser(z, sigma)
-        gap = None if reference is None else float(relative_gap(x, reference(z, sigma)))
-        tell(x, gap)
-        return x
+        tell(x, None if reference is None else float(relative_gap(x, reference(z, None))))
 
-    run = pnp_pgd(step, y, problem, record=(), iterations=steps)
+    run = pnp_pgd(Watched(denoiser, told), y, problem, record=(), iterations=steps)
     return run.images, run.status[0]
 
 

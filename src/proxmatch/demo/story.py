@@ -148,7 +148,7 @@ class Story:
         diagnosis: of the wrong denoiser, on the crops.
         adapted: the adapted denoiser at its strength.
         eigenvalues: of it, along a run.
-        warm: how many of the steps have momentum.
+        warm: how many of the steps are of the warm start.
         seconds: of the adaptation.
     """
 

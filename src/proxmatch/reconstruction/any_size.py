@@ -23,7 +23,7 @@ from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser
 from proxmatch.denoisers.tiles import TILE, tiled
 from proxmatch.errors import DivergenceWarning, InputError, SuspiciousWarning
 from proxmatch.plots.shown import ShownReconstruction
-from proxmatch.pnp import OnDivergence, Status, pnp_pgd
+from proxmatch.pnp import OnDivergence, Status, Watched, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.problems.catalog import entry, image_side, make_problem, options as read_options
 from proxmatch.reconstruction.soundness import (
@@ -130,11 +130,7 @@ def reconstruct(
         denoiser = at_strength(denoiser, None, build)
     applied = tiled(denoiser, tile)
 
-    def denoise(z: Tensor, level: Any) -> Tensor:
-        out: Tensor = applied(z, level)
-        on_step(len(z))
-        return out
-
+    denoise = Watched(applied, lambda z, x: on_step(len(z)))
     found: dict[int, tuple[Tensor, Status, int, tuple[Sign, ...]]] = {}
     for shape, numbers in _by_shape(given).items():
         solved = placed(build((shape[-2], shape[-1])), place)

@@ -98,6 +98,13 @@ class Relaxed(Transformed):
         else:
             self.level = sigma
 
+    def stronger(self, factor: float) -> ProximalDenoiser:
+        """The same at ``factor`` times the level s, at most the highest that D was trained for."""
+        if self.level is None:
+            return self
+        highest = math.inf if self.inner.levels is None else self.inner.levels[1]
+        return Relaxed(self.inner, self.t, max(self.level, min(factor * self.level, highest)))
+
     def convexity(self, sigma: float | None = None) -> float:
         """1 - t L if L was measured, else 1 - t + t mu with mu that of D_s."""
         if self.lipschitz is not None:

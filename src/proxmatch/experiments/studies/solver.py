@@ -34,7 +34,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
-    """Mean PSNR after every step, plain and with momentum."""
+    """Mean PSNR after every step, plain and with the warm start."""
     test, problem, fingerprint = given_by(settings, work)
     denoiser, about = deployed(settings, work)
     y = problem.measure(test, seed=settings["seed"])
@@ -69,8 +69,8 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
         shown = [f"more than {STEPS}" if n is None else str(n) for n in (plain, warm)]
         after = [f"{cell['curves'][name][40]:.2f}" for name in ("plain", "warm")]
         rows.append([cell["problem"], cell["prior"], *shown, ratio, *after, f"{limit:.2f}"])
-    header = ["problem", "denoiser", "plain", "momentum", "ratio"]
-    return markdown([*header, "plain, 40 steps", "momentum, 40 steps", "limit"], rows)
+    header = ["problem", "denoiser", "plain", "warm start", "ratio"]
+    return markdown([*header, "plain, 40 steps", "warm start, 40 steps", "limit"], rows)
 
 
 SOLVER = Study("solver", "Denoiser calls to come within 0.1 dB of the limit", plan, compute, tables)
