@@ -31,6 +31,9 @@ from tests.commands.conftest import Run
 
 Models = dict[str, Path]
 
+#: Everything is written; the result of an untrained denoiser may be called suspicious.
+WRITTEN = (0, 1)
+
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
@@ -159,7 +162,7 @@ def test_batches_and_tiles_change_nothing(
             "reconstruct", small["gs"], pictures, "--problem", "inpainting", "--bits", 16,
             "--iterations", 3, *how, "--out", out,
         )  # fmt: skip
-        assert done.code == 0, done.err
+        assert done.code in WRITTEN, done.err
         found.append({p.name: read_file(p).pixels for p in out.glob("*.png")})
     assert len(found[0]) == 6
     for other in found[1:]:
@@ -173,14 +176,14 @@ def test_what_is_done_is_not_done_again(
     out = tmp_path / "out"
     common = ("--problem", "denoising", "--iterations", 2, "--out", out)
     first = pictures / "picture0.png"
-    assert proxmatch("reconstruct", small["gs"], first, *common).code == 0
+    assert proxmatch("reconstruct", small["gs"], first, *common).code in WRITTEN
     stamp = (out / first.name).stat().st_mtime_ns
-    assert proxmatch("reconstruct", small["gs"], pictures, *common).code == 0
+    assert proxmatch("reconstruct", small["gs"], pictures, *common).code in WRITTEN
     assert (out / first.name).stat().st_mtime_ns == stamp
     assert len(list(out.glob("*.png"))) == 6
     changed = tmp_path / first.name
     changed.write_bytes((pictures / "picture1.png").read_bytes())
-    assert proxmatch("reconstruct", small["gs"], changed, *common).code == 0
+    assert proxmatch("reconstruct", small["gs"], changed, *common).code in WRITTEN
     again, twin = (read_file(out / name).pixels for name in (first.name, "picture1.png"))
     torch.testing.assert_close(again, twin, rtol=0, atol=1.01 / 255)
     other = proxmatch("reconstruct", small["lpn"], pictures, *common)
@@ -199,8 +202,8 @@ def test_results_of_another_denoiser_or_mask_are_not_taken_for_these(
     pixels = np.random.default_rng(0).integers(0, 2, (40, 48), dtype=np.uint8) * 255
     Image.fromarray(pixels).save(mask)
     save(Relaxed(load(small["gs"]), 0.9), model)
-    assert proxmatch(*common).code == 0
-    assert proxmatch(*common).code == 0
+    assert proxmatch(*common).code in WRITTEN
+    assert proxmatch(*common).code in WRITTEN
     Image.fromarray(255 - pixels).save(mask)
     other = proxmatch(*common)
     assert (other.code, "other settings (read)" in other.err) == (2, True)
@@ -592,7 +595,7 @@ def test_names_that_are_no_text(
             "reconstruct", small["gs"], folder, "--problem", "denoising", "--iterations", 1,
             "--out", tmp_path / "out", *more,
         )  # fmt: skip
-        assert done.code == 0, done.err
+        assert done.code in WRITTEN, done.err
         assert "[b]" in done.out
 
 

@@ -16,13 +16,10 @@ no truth, each a mean square over the pixels:
 A part is a *sign* when its share of |x - x_0|^2 / N exceeds its limit: the run has added more error
 than it can have removed. A misfit must also exceed that of the start. There are two more signs:
 
-- **far**: x is farther than x_0 from x_G, the best linear reconstruction of y for images with the
-  colors of x_0 and a natural spectrum (the posterior mean under that Gaussian, by the Wiener
-  filter). The truth is taken to lie a little beyond x_G, seen from x_0: at x_G - c (x_0 - x_G).
-  x is nearer to it than x_0 as long as c exceeds
-
-      (|x - x_G|^2 - |x_0 - x_G|^2) / (2 |x_0 - x_G|^2 - 2 <x - x_G, x_0 - x_G>);
-
+- **far**: x is farther from the truth than x_0, by more than the limit, if the truth lies a little
+  beyond x_G as seen from x_0, at x_G - c (x_0 - x_G) with c = :data:`BEYOND`. Here x_G is the best
+  linear reconstruction of y for images with the colors of x_0 and a natural spectrum: the posterior
+  mean under that Gaussian, by the Wiener filter. The share is |x - truth|^2 / |x_0 - truth|^2 - 1;
 - **unsettled**: ||x_k - x_{k-1}|| / ||x_k|| at the last step.
 
 The limits were set on faces and photographs (:mod:`proxmatch.experiments.studies.detector`). Below
@@ -76,15 +73,17 @@ class Sign(StrEnum):
     UNSETTLED = "unsettled"
 
 
-#: From which share of |x - x_0|^2 / N on a part of the error is a sign. That of ``far`` is c, that
-#: of ``unsettled`` a residual.
+#: From which share of |x - x_0|^2 / N on a part of the error is a sign. That of ``far`` is of the
+#: error of x_0, that of ``unsettled`` a residual.
 LIMITS = {
     Sign.MISFIT: 0.5,
     Sign.NOISE: 0.45,
     Sign.RANGE: 0.05,
-    Sign.FAR: 0.3,
+    Sign.FAR: 0.05,
     Sign.UNSETTLED: 0.01,
 }
+#: How far beyond x_G the truth is, as a share of |x_0 - x_G|.
+BEYOND = 0.3
 #: Steps to x_G, all with momentum; the smallest noise that is assumed; the largest picture.
 LINEAR_STEPS, LEAST_NOISE, LARGE = 40, 0.01, 1 << 20
 #: Steps from which on a run should have settled.
@@ -142,16 +141,16 @@ class Examination:
             Sign.MISFIT: torch.where(worse, self.misfit / change, 0),
             Sign.NOISE: self.noise / change,
             Sign.RANGE: self.range / change,
-            Sign.FAR: self._beyond(),
+            Sign.FAR: self._loss(),
             Sign.UNSETTLED: self.residual,
         }
 
-    def _beyond(self) -> Tensor:
-        """The smallest c with which x is nearer to the truth than x_0; 0 if it did not move."""
-        most = self.start_far + self.change - self.far  # 2 |x_0 - x_G|^2 - 2 <x - x_G, x_0 - x_G>
-        least = 1e-3 * self.start_far.clamp_min(UNSEEN)
-        beyond = (self.far - self.start_far) / most.clamp_min(least)
-        return torch.where(self.change > UNSEEN, beyond, 0)
+    def _loss(self) -> Tensor:
+        """|x - truth|^2 / |x_0 - truth|^2 - 1 for truth = x_G - c (x_0 - x_G)."""
+        toward = self.start_far + self.change - self.far  # -2 <x - x_0, x_0 - x_G>
+        more = self.far - self.start_far - BEYOND * toward
+        loss = more / ((1 + BEYOND) ** 2 * self.start_far.clamp_min(UNSEEN))
+        return torch.where(self.change > UNSEEN, loss, 0)
 
     def signs(self) -> tuple[tuple[Sign, ...], ...]:
         """The signs of each image, the strongest first; none for a sound one."""
