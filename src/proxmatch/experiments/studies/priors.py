@@ -30,6 +30,8 @@ from proxmatch.transforms.strength import LEVELS
 
 #: Validation images that a strength is chosen on, and that a Wiener filter is fitted to.
 CHOSEN_ON = 5
+#: The highest noise level that a published denoiser is told.
+HIGHEST = 0.25
 #: Six inverse problems: name in a table, name of the problem, options.
 PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "deblurring": ("deblurring", ()),
@@ -185,6 +187,21 @@ def fitting(models: tuple[str, ...] | list[str], channels: int) -> list[str]:
     return [m for m in models if int(prior_of(m).channels) == channels]
 
 
+@dataclass(frozen=True)
+class _AtLevel:
+    """A denoiser that is no proximal map, at a noise level."""
+
+    prior: Any
+    level: float
+
+    def __call__(self, z: Tensor, sigma: Any = None) -> Tensor:
+        found: Tensor = self.prior(z, self.level)
+        return found
+
+    def stronger(self, factor: float) -> _AtLevel:
+        return _AtLevel(self.prior, max(self.level, min(factor * self.level, HIGHEST)))
+
+
 @torch.no_grad()
 def at_strength(
     name: str, images: Tensor, problem: Problem, *, proximal: bool = True, seed: int = 0
@@ -205,9 +222,7 @@ def at_strength(
         if isinstance(prior, ProximalDenoiser):
             found = choose_strength(prior, images, problem, proximal=proximal, seed=seed)
         else:
-            found = tune(
-                lambda s: lambda z, _: prior(z, s), LEVELS[::-1], images, problem, seed=seed
-            )
+            found = tune(lambda s: _AtLevel(prior, s), LEVELS[::-1], images, problem, seed=seed)
     about = {
         "strength": found.chosen.strength,
         "sigma": found.chosen.sigma,
