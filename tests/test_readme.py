@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 from PIL import Image
-from tools.readme import with_table
+from tools.readme import with_tables
 
 import proxmatch
 from proxmatch.cli import app
@@ -21,8 +21,8 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
-def test_the_table_is_that_of_the_results() -> None:
-    assert with_table(TEXT) == TEXT
+def test_the_tables_are_those_of_the_results() -> None:
+    assert with_tables(TEXT) == TEXT
 
 
 def test_it_is_short() -> None:

@@ -1,9 +1,9 @@
-"""The picture and the table of README.md, from embedded pictures and committed results.
+"""The picture and the tables of README.md, from embedded pictures and committed results.
 
     python tools/readme.py picture   # writes docs/readme.jpg: two minutes on one core
-    python tools/readme.py table     # writes the table of README.md from results/priors
+    python tools/readme.py tables    # writes the tables of README.md from results
 
-The test of README compares the table with the results.
+The test of README compares the tables with the results.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 README, PICTURE = ROOT / "README.md", ROOT / "docs" / "readme.jpg"
-CELLS = ROOT / "results" / "priors" / "reconstruction" / "cells"
-BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
-#: Rows of the table, and what they are called.
+PRIORS = ROOT / "results" / "priors" / "reconstruction" / "cells"
+ADAPTATION = ROOT / "results" / "adaptation" / "cells"
+#: Rows of the table of priors, and what they are called.
 ROWS = {
-    "none": "no denoiser",
     "wiener": "Wiener filter of five faces",
     "tv": "total variation",
     "ffdnet": "FFDNet (no proximal map)",
@@ -28,16 +27,21 @@ ROWS = {
     "gs-faces": "`gs-faces`",
 }
 PROBLEMS = ("deblurring", "super-resolution")
+#: Images of the adaptations that are shown.
+FEW = 5
 
 
-def table() -> str:
-    """The table as Markdown: mean PSNR in dB of the test faces, the best of a column in bold."""
+def _cells(folder: Path) -> list[dict[str, Any]]:
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    return [{**cell["settings"], **cell} for cell in found]
+
+
+def priors() -> str:
+    """Mean PSNR in dB of the test faces, the best of a column in bold."""
     found: dict[tuple[str, str], float] = {}
-    for file in CELLS.glob("*.json"):
-        cell = json.loads(file.read_text(encoding="utf-8"))
-        about = cell["settings"]
-        if about["domain"] == "faces":
-            found[about["prior"], about["problem"]] = mean(cell["psnr"])
+    for cell in _cells(PRIORS):
+        if cell["domain"] == "faces":
+            found[cell["prior"], cell["problem"]] = mean(cell["psnr"])
     best = {p: max(found[row, p] for row in ROWS) for p in PROBLEMS}
 
     def text(row: str, problem: str) -> str:
@@ -50,10 +54,36 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_table(text: str) -> str:
-    """A text with the table between its two marks."""
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + table() + END + rest.split(END)[1]
+def adaptation() -> str:
+    """Mean PSNR in dB over the problems of each shift, adapted to five images."""
+    shifts: dict[str, list[dict[str, Any]]] = {}
+    for cell in _cells(ADAPTATION):
+        if cell.get("n") == FEW and "source" in cell:
+            start = "the nearest model" if cell["source"] == "all" else f"`{cell['source']}`"
+            shifts.setdefault(f"{start} to {cell['target']}", []).append(cell)
+    header = ["five images", "before", "adapted", "Wiener filter", "total variation"]
+    lines = [f"| {' | '.join(header)} |", "| --- " * len(header) + "|"]
+    for name, cells in sorted(shifts.items()):
+        columns = []
+        for key in ("", "chosen", "Wiener", "total variation"):
+            rows = [cell.get(key, key) or next(iter(cell["psnr"])) for cell in cells]
+            columns.append(mean(mean(c["psnr"][r]) for c, r in zip(cells, rows, strict=True)))
+        shown = [f"**{v:.2f}**" if v == max(columns) else f"{v:.2f}" for v in columns]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+#: What makes each table, by the name in its marks.
+TABLES = {"priors": priors, "adaptation": adaptation}
+
+
+def with_tables(text: str) -> str:
+    """A text with each table between its two marks."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        before, rest = text.split(begin)
+        text = before + begin + make() + end + rest.split(end)[1]
+    return text
 
 
 def picture() -> None:
@@ -93,11 +123,11 @@ def picture() -> None:
 def main() -> None:
     """Write what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("picture", "table"))
+    parser.add_argument("what", choices=("picture", "tables"))
     if parser.parse_args().what == "picture":
         picture()
     else:
-        README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+        README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -125,11 +125,9 @@ MODELS = {
         start="gs-photographs",
     ),
     "gs-histology": Model("histology", "gs-scaled", (Stage(9_000, mixed=True, blocks=(1, 2, 3)),)),
-    "lpn-photographs": Model(
-        "photographs", "lpn-scaled", (Stage(5_000), Stage(9_000, gentle=0.7, seed=1))
-    ),
+    "lpn-photographs": Model("photographs", "lpn-scaled", (Stage(5_000),)),
     "lpn-grey": Model("grey", "lpn-scaled", (Stage(2_500),)),
-    "lpn-faces": Model("faces", "lpn-scaled", (Stage(3_000, gentle=0.7),), start="lpn-photographs"),
+    "lpn-faces": Model("faces", "lpn-scaled", (Stage(1_500, gentle=0.5),), start="lpn-photographs"),
     "lpn-histology": Model("histology", "lpn-scaled", (Stage(2_500),)),
     "ridge-photographs": Model("photographs", "ridge", (Stage(1_200, crop=48),)),
     "ridge-grey": Model("grey", "ridge", (Stage(1_200, crop=48),)),
