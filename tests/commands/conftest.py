@@ -14,6 +14,9 @@ from PIL import Image
 from proxmatch.cli import run
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
 
+#: Everything is written; the result of an untrained denoiser may be called suspicious.
+WRITTEN = (0, 1)
+
 
 class Done(NamedTuple):
     code: int

@@ -27,12 +27,9 @@ from proxmatch.metrics import psnr, ssim
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, denoising, make_problem
 from proxmatch.transforms import Aligned, Lifted, Relaxed, Transformed
-from tests.commands.conftest import Run
+from tests.commands.conftest import WRITTEN, Run
 
 Models = dict[str, Path]
-
-#: Everything is written; the result of an untrained denoiser may be called suspicious.
-WRITTEN = (0, 1)
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -22,7 +22,7 @@ from proxmatch._internal.provenance import versions
 from proxmatch.denoisers import load
 from proxmatch.errors import EngineError, FolderInUseError
 from proxmatch.learning import state
-from tests.commands.conftest import Run
+from tests.commands.conftest import WRITTEN, Run
 from tests.ray_workers import working
 
 Models = dict[str, Path]
@@ -148,7 +148,7 @@ def test_an_interrupted_reconstruction_goes_on(
     finally:
         worker.kill()
         worker.wait()
-    if worker.returncode == 0:
+    if worker.returncode in WRITTEN:
         pytest.skip("it was faster than the signal")
     assert worker.returncode == (-number if number == signal.SIGKILL else 130)
     assert number == signal.SIGKILL or "the same command continues" in err
@@ -157,7 +157,7 @@ def test_an_interrupted_reconstruction_goes_on(
     assert "picture0.png" in known
     stamps = {name: (out / name).stat().st_mtime_ns for name in known}
     done = proxmatch(*arguments)
-    assert done.code == 0, done.err
+    assert done.code in WRITTEN, done.err
     assert len(list(out.glob("*.png"))) == 6
     assert all((out / name).stat().st_mtime_ns == stamp for name, stamp in stamps.items())
     record = json.loads((out / "reconstruction.json").read_text())["files"]
@@ -172,12 +172,12 @@ def test_a_folder_of_before_there_was_a_journal_goes_on(
         "reconstruct", small["gs"], pictures, "--problem", "denoising", "--iterations", 1,
         "--out", out,
     )  # fmt: skip
-    assert proxmatch(*arguments).code == 0
+    assert proxmatch(*arguments).code in WRITTEN
     before = json.loads((out / "reconstruction.json").read_text())
     (out / "reconstruction.jsonl").unlink()
     (out / "picture3.png").unlink()
     stamp = (out / "picture2.png").stat().st_mtime_ns
-    assert proxmatch(*arguments).code == 0
+    assert proxmatch(*arguments).code in WRITTEN
     assert (out / "picture3.png").exists()
     assert (out / "picture2.png").stat().st_mtime_ns == stamp
     assert Journal(out / "reconstruction.jsonl").read() == (before["settings"], before["files"])

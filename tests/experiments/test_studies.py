@@ -141,6 +141,7 @@ def test_whole_pictures_are_counted_that_end_below_their_start(
     module = "proxmatch.experiments.studies.whole"
     monkeypatch.setattr(f"{module}.EMBEDDED", ())
     monkeypatch.setattr(f"{module}.FOLDERS", {"kodak24": (2, 3), "cbsd68": (1, 1)})
+    monkeypatch.setattr(f"{module}.CHOSEN", {3: "photographs", 1: "cbsd68"})
     monkeypatch.setattr("proxmatch.experiments.studies.priors.CHOSEN_ON", 1)
     gray = GradientStepConfig.scaled(channels=1, widths=(4, 4), levels=(0.1, 0.1))
     save(GradientStep(gray), tmp_path / "gray")

@@ -189,7 +189,7 @@ def examine(
         >>> problem, x = denoising(16), torch.full((1, 3, 16, 16), 0.5)
         >>> y = problem.measure(x)
         >>> examine(x, y, problem).signs(), len(examine(x + 3, y, problem).signs()[0])
-        (((),), 2)
+        (((),), 3)
     """
     problem.check_image(images, "the reconstruction")
     start = problem.initial(measurements) if start is None else start

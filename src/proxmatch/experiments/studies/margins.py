@@ -27,7 +27,7 @@ from proxmatch.pnp import pnp_pgd
 #: Points along each run at which the smallest eigenvalue of J_D is found.
 POINTS = 20
 #: Lanczos iterations at the first of them, and at the others, which start from the one before.
-LANCZOS, FOLLOWING = 24, 4
+LANCZOS, FOLLOWING = 24, 8
 
 
 def plan(work: Work) -> list[dict[str, Any]]:
