@@ -58,9 +58,8 @@ def adaptation() -> str:
     """Mean PSNR in dB over the problems of each shift, adapted to five images."""
     shifts: dict[str, list[dict[str, Any]]] = {}
     for cell in _cells(ADAPTATION):
-        if cell.get("n") == FEW and "source" in cell:
-            start = "the nearest model" if cell["source"] == "all" else f"`{cell['source']}`"
-            shifts.setdefault(f"{start} to {cell['target']}", []).append(cell)
+        if cell.get("n") == FEW and cell.get("source", "all") != "all":
+            shifts.setdefault(f"`{cell['source']}` to {cell['target']}", []).append(cell)
     header = ["five images", "before", "adapted", "Wiener filter", "total variation"]
     lines = [f"| {' | '.join(header)} |", "| --- " * len(header) + "|"]
     for name, cells in sorted(shifts.items()):
