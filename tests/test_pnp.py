@@ -188,11 +188,12 @@ def test_levels_fall_during_the_warm_start_and_stay_in_the_plain_steps():
 
 def test_a_watched_denoiser_tells_of_every_call_and_does_the_same():
     told = []
-    watched = Watched(Leveled(0.01, []), lambda z, x: told.append((z, x)))
+    watched = Watched(Leveled(0.01, []), lambda z, x, factor: told.append((z, x, factor)))
     found = pnp_pgd(watched, Y, DEBLURRING, warm=4)
     assert torch.equal(found.images, pnp_pgd(Leveled(0.01, []), Y, DEBLURRING, warm=4).images)
     assert len(told) == 6
     assert torch.equal(told[-1][1], told[-1][0] / 1.01)
+    assert [factor for *_, factor in told] == pytest.approx([4, 4**0.75, 2, 4**0.25, 1, 1])
 
 
 def test_nothing_has_converged_during_the_warm_start():

@@ -97,21 +97,23 @@ class Watched:
 
     Attributes:
         denoiser: D.
-        on_call: called with z and D(z).
+        on_call: called with z, D(z) and how many times its own noise level D has at this step.
+        factor: that.
     """
 
     denoiser: Denoise
-    on_call: Callable[[Tensor, Tensor], None]
+    on_call: Callable[[Tensor, Tensor, float], None]
+    factor: float = 1.0
 
     def __call__(self, z: Tensor, sigma: Any = None) -> Tensor:
         """D(z)."""
-        x = self.denoiser(z, sigma)
-        self.on_call(z, x)
+        x = stronger(self.denoiser, self.factor)(z, sigma)
+        self.on_call(z, x, self.factor)
         return x
 
     def stronger(self, factor: float) -> Watched:
         """D at a multiple of its noise level, if it has one."""
-        return Watched(_stronger(self.denoiser, factor), self.on_call)
+        return Watched(self.denoiser, self.on_call, factor)
 
 
 @torch.no_grad()
@@ -195,7 +197,7 @@ def pnp_pgd(
         v = momentum.point(x) if k <= warm else x
         z = v - problem.eta * gradient(v)
         factor = _factor(k, warm)
-        new = _denoised("denoiser", _stronger(denoiser, factor), z, sigma, progress.rows, x)
+        new = _denoised("denoiser", stronger(denoiser, factor), z, sigma, progress.rows, x)
         previous, x = x, progress.sound(new, x)
         if k < warm:
             momentum.moved(v, previous, x)
@@ -206,7 +208,7 @@ def pnp_pgd(
             better = curves["psnr"][:, k] > curves["psnr"][:, :k].amax(1)
             best = torch.where(_per_image(better), x, best)
         if reference is not None:
-            same = _stronger(reference, factor)
+            same = stronger(reference, factor)
             target = _denoised("reference", same, z, sigma, progress.rows, x)
             curves["mismatch"][:, k] = distance(x, target)
             curves["gap"][:, k] = relative_gap(x, target)
@@ -272,8 +274,17 @@ def _factor(k: int, warm: int) -> float:
     return float(FALL ** (1 - (k - 1) / warm)) if k <= warm else 1.0
 
 
-def _stronger(denoiser: Denoise, factor: float) -> Denoise:
-    """The denoiser at a multiple of its noise level, if it has one."""
+def stronger(denoiser: Denoise, factor: float) -> Denoise:
+    """The denoiser at a multiple of its noise level, if it has one.
+
+    Args:
+        denoiser: D; ``denoiser.stronger(factor)`` is asked for, where there is such a method.
+        factor: how many times its own level.
+
+    Example:
+        >>> stronger(len, 4.0) is len
+        True
+    """
     find = getattr(denoiser, "stronger", None)
     found: Denoise = denoiser if find is None or factor == 1 else find(factor)
     return found

@@ -33,7 +33,7 @@ from proxmatch.denoisers import ProximalDenoiser, save, shipped
 from proxmatch.errors import InputError
 from proxmatch.learning.start import nearest_first
 from proxmatch.metrics import psnr, relative_gap, ssim
-from proxmatch.pnp import Status, Watched, pnp_pgd
+from proxmatch.pnp import Status, Watched, pnp_pgd, stronger
 from proxmatch.problems import PROBLEMS, Problem, make_problem
 from proxmatch.problems.catalog import entry, image_side, reduction
 from proxmatch.transforms import choose_strength
@@ -306,9 +306,10 @@ def watch(
 
     tell(before, None)
 
-    def told(z: Tensor, x: Tensor) -> None:
+    def told(z: Tensor, x: Tensor, factor: float) -> None:
         job.look()
-        tell(x, None if reference is None else float(relative_gap(x, reference(z, None))))
+        known = None if reference is None else stronger(reference, factor)(z, None)
+        tell(x, None if known is None else float(relative_gap(x, known)))
 
     run = pnp_pgd(Watched(denoiser, told), y, problem, record=(), iterations=steps)
     return run.images, run.status[0]

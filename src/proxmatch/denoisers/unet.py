@@ -154,9 +154,8 @@ class ScaledUNet(Network):
         y = F.pixel_unshuffle((x - self.center) / sigma, self.UNSHUFFLE)
         coarse = F.avg_pool2d(sigma, self.UNSHUFFLE) if is_map(sigma) else sigma
         level = (coarse.log() + 3.5) / 2  # about -1 to 1 for levels from 0.003 to 0.25
-        single = torch.autocast(
-            x.device.type, enabled=False
-        )  # at a small level, images / s are large
+        # In single precision, whatever is around: at a small level s, images / s are large.
+        single = torch.autocast(x.device.type, enabled=False)
         with single:
             y = self.head(torch.cat([y, level.expand(len(y), 1, *y.shape[2:])], 1))
         skips = []

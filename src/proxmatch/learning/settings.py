@@ -147,7 +147,7 @@ class TrainingSettings(_Settings):
         averaging: the weights that are looked at, and returned, are a mean in which those of k
             steps before count this to the power of k.
         mixed: whether the convolutions inside a gradient-step network are in bfloat16 while it
-            trains: 1.6 times faster on a processor with instructions for it, slower on others.
+            trains: nearly twice as fast on a processor with instructions for it, slower on others.
             Weights, images and the penalty stay in single precision.
         seed: of the images, the noise and the directions, at each step anew.
         checkpoint_every: steps between checkpoints.

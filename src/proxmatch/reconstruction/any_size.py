@@ -130,7 +130,7 @@ def reconstruct(
         denoiser = at_strength(denoiser, None, build)
     applied = tiled(denoiser, tile)
 
-    denoise = Watched(applied, lambda z, x: on_step(len(z)))
+    denoise = Watched(applied, lambda z, x, factor: on_step(len(z)))
     found: dict[int, tuple[Tensor, Status, int, tuple[Sign, ...]]] = {}
     for shape, numbers in _by_shape(given).items():
         solved = placed(build((shape[-2], shape[-1])), place)
