@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -186,6 +187,27 @@ def test_what_is_done_is_not_done_again(
     other = proxmatch("reconstruct", small["lpn"], pictures, *common)
     assert other.code == 2
     assert "other settings (model, weights)" in other.err
+
+
+def test_an_archive_is_the_folder_that_was_packed(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    """Nothing is unpacked, and what is done is not done again."""
+    with tarfile.open(tmp_path / "shard.tar", "w") as tar:
+        for path in sorted(pictures.glob("*.png")):
+            tar.add(path, f"../{path.name}")
+    common = ("--problem", "denoising", "--simulate", "--iterations", 2, "--sheet", "--out")
+    found = {}
+    for name, place in (("packed", tmp_path / "shard.tar"), ("loose", pictures)):
+        out = tmp_path / name
+        assert proxmatch("reconstruct", small["gs"], place, *common, out).code in WRITTEN
+        found[name] = {path.name: path.read_bytes() for path in out.glob("*.*")}
+    assert found["packed"] == found["loose"]
+    assert len(list((tmp_path / "packed" / "sheets").iterdir())) == 6
+    stamp = (tmp_path / "packed" / "picture3.png").stat().st_mtime_ns
+    same = ("reconstruct", small["gs"], tmp_path / "shard.tar", *common, tmp_path / "packed")
+    assert proxmatch(*same).code in WRITTEN
+    assert (tmp_path / "packed" / "picture3.png").stat().st_mtime_ns == stamp
 
 
 def test_results_of_another_denoiser_or_mask_are_not_taken_for_these(

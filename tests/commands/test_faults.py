@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Iterator
@@ -192,9 +193,13 @@ def test_ray_with_a_worker_killed_reconstructs_what_one_process_does(
     for k in range(12):
         (many / f"{k}.png").write_bytes((pictures / f"picture{k % 5}.png").read_bytes())
     (many / "gray.png").write_bytes(b"no picture")
+    for name in ("0.png", "1.png"):  # some of them in an archive
+        with tarfile.open(tmp_path / "shard.tar", "a") as tar:
+            tar.add(many / name)
+        (many / name).unlink()
     arguments = (
-        "reconstruct", small["gs"], many, "--problem", "denoising", "--simulate", "--batch", 1,
-        "--iterations", 60, "--threads", 1,
+        "reconstruct", small["gs"], many, tmp_path / "shard.tar", "--problem", "denoising",
+        "--simulate", "--batch", 1, "--iterations", 60, "--threads", 1,
     )  # fmt: skip
     alone = proxmatch(*arguments, "--out", tmp_path / "alone")
     killed: list[int] = []

@@ -15,6 +15,7 @@ from PIL import Image
 
 from proxmatch import cli
 from proxmatch.data import encode_image
+from proxmatch.data.shards import PictureFile
 from proxmatch.report.sheets import measured_again, metrics_csv
 
 
@@ -69,9 +70,8 @@ def test_what_is_shown_as_measured_is_what_was_reconstructed_from(tmp_path: Path
 
     content = encode_image(torch.rand(3, 32, 32))
     (tmp_path / "x.png").write_bytes(content)
-    before = measured_again(
-        {"x.png": tmp_path / "x.png"}, 3, "deblurring", ["noise=0.1"], simulate=True, seed=3
-    )
+    sources = {"x.png": PictureFile(tmp_path / "x.png")}
+    before = measured_again(sources, 3, "deblurring", ["noise=0.1"], simulate=True, seed=3)
     found = before("x.png")
     assert found is not None
     truth = torch.from_numpy(np.array(Image.open(tmp_path / "x.png"))).permute(2, 0, 1) / 255

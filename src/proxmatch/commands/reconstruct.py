@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 def command(
     model: Model,
-    files: Annotated[list[Path], typer.Argument(help="pictures, or folders of them")],
+    files: Annotated[
+        list[Path], typer.Argument(help="pictures, folders, .tar or HDF5 files of them")
+    ],
     problem: Problem,
     out: Out,
     options: Set = None,
@@ -65,6 +67,9 @@ def command(
     suspicious: the run shows that they are probably worse than what they were made from.
 
     Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp
+
+    A .tar is read picture by picture, without unpacking it; of an HDF5 file that deepinv wrote, the
+    measurements are taken, or with --simulate the images.
 
     Example: proxmatch reconstruct gs-faces faces --problem super-resolution --set factor=2
     --simulate --out measured

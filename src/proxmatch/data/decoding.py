@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -56,6 +57,11 @@ def load(path: Path, most: int = MAX_PIXELS) -> tuple[Pixels, str]:
             return pixels, hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:  # its text would name the path
         raise DataError(f"cannot be opened: {error.strerror}") from None
+
+
+def decode(content: bytes, most: int = MAX_PIXELS) -> tuple[Pixels, str]:
+    """The same for the bytes of a file."""
+    return _decoded(io.BytesIO(content), most), hashlib.sha256(content).hexdigest()
 
 
 def _decoded(file: BinaryIO, most: int) -> Pixels:

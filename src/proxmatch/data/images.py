@@ -65,7 +65,24 @@ def read_file(
     """
     if channels not in (None, 1, 3):
         raise InputError(f"pictures have 1 or 3 channels, not {channels}")
-    found, digest = decoding.load(path, most)
+    return _image_file(path, *decoding.load(path, most), channels)
+
+
+def decode_image(content: bytes, path: Path, channels: int | None = 3) -> ImageFile:
+    """A picture from the bytes of its file, as :func:`read_file` has it.
+
+    Args:
+        content: the bytes.
+        path: where they are from.
+        channels: of the tensor, 1 or 3; None for those of the file.
+
+    Raises:
+        DataError: they are not a complete picture.
+    """
+    return _image_file(path, *decoding.decode(content), channels)
+
+
+def _image_file(path: Path, found: Pixels, digest: str, channels: int | None) -> ImageFile:
     white = np.iinfo(found.dtype).max
     image = torch.from_numpy(found.astype(np.float32)).div_(float(white))
     image = image[None] if image.ndim == 2 else image.permute(2, 0, 1)

@@ -8,7 +8,6 @@ JSON file.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,7 +25,8 @@ from proxmatch._internal.files import write_together
 from proxmatch._internal.journal import Journal
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
-from proxmatch.data import ImageFile, encode_image, image_files, read_file
+from proxmatch.data import ImageFile, encode_image
+from proxmatch.data.shards import StoredPicture, stored_pictures
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
@@ -74,7 +74,7 @@ class FileBatch:
 
     Attributes:
         model: D.
-        files: by the name of what is written for each.
+        files: where each picture is, by the name of what is written for it.
         problem: its name.
         options: its options, read.
         out: the folder.
@@ -90,7 +90,7 @@ class FileBatch:
     """
 
     model: ProximalDenoiser
-    files: dict[str, Path]
+    files: dict[str, StoredPicture]
     problem: str
     options: dict[str, Any]
     out: Path
@@ -125,16 +125,16 @@ class FileBatch:
             raise InputError(
                 f"the model is for images of {denoiser.channels} channels, not pictures"
             )
-        files: dict[str, Path] = {}
-        for path in image_files(places):
-            target = f"{path.stem}.{how['format']}"
-            if files.setdefault(target, path) is not path:
+        files: dict[str, StoredPicture] = {}
+        for picture in stored_pictures(places, clean=how["simulate"]):
+            target = f"{Path(picture.name).stem}.{how['format']}"
+            if files.setdefault(target, picture) is not picture:
                 raise InputError(
-                    f"{files[target]} and {path} would both become {target}; reconstruct them into "
-                    "different folders"
+                    f"{files[target]} and {picture} would both become {target}; reconstruct them "
+                    "into different folders"
                 )
-            if (out / target).resolve() == path.resolve():
-                raise InputError(f"{path} would be overwritten; choose another --out")
+            if (out / target).resolve() == picture.path.resolve():
+                raise InputError(f"{picture} would be overwritten; choose another --out")
         settings = {
             "model": name,
             "weights": checkpoint.fingerprint(denoiser),
@@ -171,7 +171,10 @@ class FileBatch:
         source = self.files.get(name)
         if not (self.out / name).is_file():
             return False
-        return source is None or (source.is_file() and result["digest"] == _digest(source))
+        try:
+            return source is None or result["digest"] == source.digest()
+        except DataError:
+            return False
 
     def steps(self, done: dict[str, Any]) -> int:
         """How many steps of single images there are to do."""
@@ -277,13 +280,13 @@ class FileBatch:
         """Files of one size together, few enough at a time; never all of them in memory."""
         waiting: dict[torch.Size, Group] = {}
         channels = 1 if self.model.channels == 1 else None
-        for name, path in self.files.items():
+        for name, picture in self.files.items():
             if name in done:
                 continue
             try:
-                file = read_file(path, channels)
+                file = picture.read(channels)
             except DataError as error:
-                skipped[path.name] = str(error)
+                skipped[picture.name] = str(error)
                 continue
             names, group = waiting.setdefault(file.pixels.shape, ([], []))
             names.append(name)
@@ -399,11 +402,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         return dict(found["settings"]), dict(found["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read ({error}); remove it") from error
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _quality(image: Tensor, truth: Tensor) -> dict[str, float | None]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from proxmatch._internal.files import write_together
 from proxmatch.data import read_file
+from proxmatch.data.shards import StoredPicture
 from proxmatch.errors import DataError, InputError
 from proxmatch.plots import plot_images
 from proxmatch.problems.catalog import image_side, make_problem, options as read_options, reduction
@@ -103,7 +104,7 @@ def means(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def measured_again(
-    sources: Mapping[str, Path],
+    sources: Mapping[str, StoredPicture],
     channels: int,
     problem: str,
     given: Iterable[str],
@@ -114,7 +115,7 @@ def measured_again(
     """The measurements: the files themselves, or simulated from them once more.
 
     Args:
-        sources: the file of each result.
+        sources: the picture of each result.
         channels: of the denoiser.
         problem: its name.
         given: its options, as text.
@@ -125,7 +126,7 @@ def measured_again(
 
     def before(name: str) -> tuple[Tensor, Tensor | None] | None:
         try:
-            file = read_file(Path(sources[name]), channels)
+            file = sources[name].read(channels)
             if not simulate:
                 return file.pixels, None
             factor = reduction(problem, read)

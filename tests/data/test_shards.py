@@ -1,0 +1,157 @@
+"""Pictures in tar archives and HDF5 files; the truth is what is in the files beside them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import deepinv
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from proxmatch.data import encode_image, read_file
+from proxmatch.data.shards import stored_pictures
+from proxmatch.errors import DataError
+
+
+def archive(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def picture(seed: int = 0, channels: int = 3) -> bytes:
+    generator = torch.Generator().manual_seed(seed)
+    return encode_image(torch.rand(channels, 6, 5, generator=generator), bits=16)
+
+
+def test_a_member_is_the_file_that_was_packed(tmp_path: Path) -> None:
+    members = {f"deep/{k}.png": picture(k) for k in range(3)}
+    path = archive(tmp_path / "shard.tar", {"0.cls": b"7", **members, "0.json": b"{}"})
+    found = list(stored_pictures([path]))
+    assert [one.name for one in found] == ["0.png", "1.png", "2.png"]
+    for one, content in zip(found, members.values(), strict=True):
+        (tmp_path / "alone.png").write_bytes(content)
+        for channels in (None, 1, 3):
+            alone = read_file(tmp_path / "alone.png", channels)
+            read = one.read(channels)
+            torch.testing.assert_close(read.pixels, alone.pixels, rtol=0, atol=0)
+            assert (read.bits, read.digest, one.digest()) == (16, alone.digest, alone.digest)
+            assert read.path.name == one.name
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["alone.png", "shard.tar"]
+
+
+def test_names_lead_nowhere_and_links_are_passed_over(tmp_path: Path) -> None:
+    path = archive(
+        tmp_path / "shard.tar",
+        {"../../up.png": picture(), "/etc/root.png": picture(), "a\\..\\back.png": picture()},
+    )
+    with tarfile.open(path, "a") as tar:
+        for kind, name in (
+            (tarfile.SYMTYPE, "link.png"),
+            (tarfile.LNKTYPE, "hard.png"),
+            (tarfile.CHRTYPE, "device.png"),
+            (tarfile.FIFOTYPE, "pipe.png"),
+            (tarfile.DIRTYPE, "folder.png"),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            tar.addfile(member)
+    assert [one.name for one in stored_pictures([path])] == ["up.png", "root.png", "back.png"]
+
+
+@pytest.mark.parametrize("name", ["a\nb.png", "x" * 300 + ".png", "a\0b.png"])
+def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+    with tarfile.open(tmp_path / "s.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("short.png")
+        member.pax_headers = {"path": name}
+        member.size = 3
+        tar.addfile(member, io.BytesIO(b"abc"))
+    with pytest.raises(DataError, match="is no name for a file"):
+        list(stored_pictures([tmp_path / "s.tar"]))
+
+
+def test_archives_that_announce_more_than_they_hold(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("big.png")
+    member.size = 10**15
+    (tmp_path / "s.tar").write_bytes(member.tobuf() + picture())
+    with pytest.raises(DataError, match="more bytes than the archive"):
+        list(stored_pictures([tmp_path / "s.tar"]))
+    sparse = tarfile.TarInfo("sparse.png")  # of a size that is nowhere on the disk
+    sparse.type, sparse.size = tarfile.GNUTYPE_SPARSE, 512
+    (tmp_path / "t.tar").write_bytes(sparse.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
+    with pytest.raises(DataError, match=r"no picture in .*t\.tar"):
+        list(stored_pictures([tmp_path / "t.tar"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.tar", b"no archive" * 99, "no tar archive"),
+        ("a.tar.gz", b"", "is compressed"),
+        ("a.h5", b"no data", "no HDF5 file"),
+    ],
+)
+def test_what_is_none(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=reason):
+        list(stored_pictures([tmp_path / name]))
+
+
+def test_a_truncated_member_is_told_when_it_is_read(tmp_path: Path) -> None:
+    [one] = stored_pictures([archive(tmp_path / "s.tar", {"a.png": picture()[:60]})])
+    with pytest.raises(DataError, match="damaged"):
+        one.read(3)
+
+
+def test_what_deepinv_writes_is_read_as_deepinv_reads_it(tmp_path: Path) -> None:
+    images = torch.utils.data.TensorDataset(torch.rand(5, 1, 8, 8))
+    physics = deepinv.physics.Denoising(deepinv.physics.GaussianNoise(0.3))
+    path = deepinv.datasets.generate_dataset(
+        images, physics, tmp_path, test_dataset=images, train_datapoints=2, verbose=False
+    )
+    expected = deepinv.datasets.HDF5Dataset(path, train=False)
+    for clean in (False, True):
+        found = list(stored_pictures([Path(path)], clean=clean))
+        assert len(found) == 5
+        assert found[3].name == f"{Path(path).stem}-test-000003.h5"
+        for k, one in enumerate(found):
+            read = one.read(None)
+            assert torch.equal(read.pixels, expected[k][0 if clean else 1])
+            assert read.digest == one.digest()
+    assert found[0].read(3).pixels.shape == (3, 8, 8)
+    expected.close()
+
+
+@pytest.mark.parametrize("trick", ["external", "soft", "raw", "virtual", "huge", "volumes", "text"])
+def test_hdf5_files_that_are_refused(tmp_path: Path, trick: str) -> None:
+    (tmp_path / "secret").write_bytes(bytes(range(64)))
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["y_test"] = np.ones((1, 1, 8, 8), np.float32)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        if trick == "external":
+            file["y_test"] = h5py.ExternalLink("other.h5", "y_test")
+        elif trick == "soft":
+            file["inner"] = np.ones((1, 1, 8, 8), np.float32)
+            file["y_test"] = h5py.SoftLink("/inner")
+        elif trick == "raw":
+            raw = [(str(tmp_path / "secret"), 0, 64)]
+            file.create_dataset("y_test", (1, 1, 8, 8), np.uint8, external=raw)
+        elif trick == "virtual":
+            layout = h5py.VirtualLayout((1, 1, 8, 8), np.float32)
+            layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "y_test", (1, 1, 8, 8))
+            file.create_virtual_dataset("y_test", layout)
+        elif trick == "huge":
+            file.create_dataset("y_test", (10**12, 1, 8, 8), np.float32, chunks=(1, 1, 8, 8))
+        elif trick == "volumes":
+            file["y_test"] = np.ones((1, 1, 8, 8, 8), np.float32)
+        else:
+            file["y_test"] = np.array([["x"]], dtype=h5py.string_dtype())
+    with pytest.raises(DataError, match=r"no array of this file|more than the file|no pictures"):
+        list(stored_pictures([tmp_path / "a.h5"]))
