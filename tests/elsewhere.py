@@ -8,6 +8,7 @@ process of their own: test_devices.py starts it.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,13 +30,13 @@ from proxmatch.denoisers import (
 )
 from proxmatch.denoisers.unet import CompactUNet
 from proxmatch.diagnosis import diagnose
-from proxmatch.learning import TrainingSettings, adapt, run, stream
-from proxmatch.losses import contractivity_penalty, top_direction
+from proxmatch.learning import Optimizer, Penalty, TrainingSettings, adapt, run, stream
+from proxmatch.losses import Staged, contractivity_penalty, top_direction
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
 from proxmatch.reconstruction import reconstruct
 from proxmatch.transforms import Relaxed, align, choose_strength, color_statistics
-from tests.denoisers.zoo import DENOISERS
+from tests.denoisers.zoo import DENOISERS, size
 from tests.pretended import NAME, Elsewhere, MixedDevicesError, pretended_device, register
 
 register()
@@ -71,6 +72,11 @@ def gs() -> GradientStep:
     model.record = {"colors": color_statistics(images(4)).to_json()}
     model.eval()
     return model
+
+
+def compact() -> GradientStep:
+    torch.manual_seed(0)
+    return GradientStep(GradientStepConfig(channels=3, widths=(4, 6), sigma=0.1))
 
 
 def lpn() -> LPN:
@@ -109,21 +115,20 @@ def test_the_device_notices_what_waits(waits: Counter[str]) -> None:
     assert waits["boolean indexing"] == waits["_to_copy"] == waits["nonzero"] == 1
 
 
-#: One of every code path: each operation takes a hundred times its time here.
-KINDS = (
-    "lpn", "lpn-any-size", "lpn-scaled", "lpn-aligned", "gs", "gs-padded", "gs-scaled", "gs-own",
-    "gs-chain", "gs-lifted", "ridge", "wiener",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [name for name in DENOISERS if name != "lpn-by-patches"])
 def test_denoisers(name: str) -> None:
+    """Each operation takes a hundred times its time here: patches are in the next test."""
     torch.manual_seed(0)
-    model = DENOISERS[name]()
-    x = images(channels=model.channels)[..., :8, :8].contiguous()
-    expected = everything(copy.deepcopy(model), x)
+    model, (height, width) = DENOISERS[name](), size(name)
+    x = images(channels=model.channels)[..., :height, :width].contiguous()
+    steps = 4
+    if name == "lpn-sharp":
+        # Products J v in float32, of a matrix so badly conditioned that other layouts of memory
+        # lead another way to the inverse: only its end is comparable.
+        model, x, steps = model.double(), x.double(), 60
+    expected = everything(copy.deepcopy(model), x, steps)
     with pretended_device():
-        found = everything(model.to(NAME), x.to(NAME))
+        found = everything(model.to(NAME), x.to(NAME), steps)
     for a, b in zip(expected, found, strict=True):
         assert b.device.type == NAME
         torch.testing.assert_close(here(b), a, rtol=1e-3, atol=1e-4)
@@ -139,16 +144,19 @@ def test_patches() -> None:
         torch.testing.assert_close(here(b), a.detach())
 
 
-def everything(model: ProximalDenoiser, x: Tensor) -> list[Tensor]:
+def everything(model: ProximalDenoiser, x: Tensor, steps: int) -> list[Tensor]:
     """All that a denoiser can do."""
     v = x.flip(3)
     value, product = model.linearize(x)
     found = [model(x), model.potential(x), value, product(v)]
     found += [jacobian_spectrum(model, x, iterations=3).constant]
-    solved = model.inverse(value, max_iterations=4)
+    solved = model.inverse(value, max_iterations=steps)
     found += [solved.z, solved.residual]
-    # Elsewhere it takes jvp of jvp, which ends the process on any device written in Python.
-    if isinstance(model, GradientStep) and isinstance(model.network, CompactUNet):
+    # Elsewhere, and where it pads, it takes jvp of jvp, which ends the process on any device that
+    # is written in Python.
+    compact_unet = isinstance(model, GradientStep) and isinstance(model.network, CompactUNet)
+    if compact_unet and x.shape[2:] == (8, 8):
+        assert isinstance(model, GradientStep)
         direction = top_direction(model, x, v, iterations=2)
         found += [contractivity_penalty(model, x, direction, 0.1)]
     model.zero_grad()
@@ -206,18 +214,60 @@ def test_pnp_waits_at_most_once_in_ten_steps(name: str, waits: Counter[str]) -> 
     assert not more.get("upload")
 
 
-def test_a_training_waits_once_a_step(waits: Counter[str], tmp_path: Path) -> None:
-    def cost(steps: int, loss: str) -> Counter[str]:
-        often = dict.fromkeys(("log_every", "check_every", "checkpoint_every"), 1000)
-        settings = TrainingSettings(steps=steps, batch=2, noise=0.1, loss=loss, **often)
-        model = gs().to(NAME)
-        waits.clear()
-        run(model, stream(lambda n, generator: images(n)), settings, tmp_path / f"{loss}{steps}")
-        assert next(model.parameters()).device.type == NAME
-        return Counter(waits)
+SELDOM = dict.fromkeys(("log_every", "check_every", "checkpoint_every"), 1000)
 
-    for loss in ("mse", "l1"):
-        assert waited(cost(9, loss)) - waited(cost(4, loss)) == 5
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "mse"},
+        {"loss": "l1", "averaging": 0.9},
+        {"loss": "pm", "gamma": Staged(pretraining=0.0)},
+        {"penalty": Penalty(limit=0.1, weight=1, iterations=2)},
+        {"optimizer": Optimizer(matrices=0.01, clip=0.1)},
+    ],
+)
+def test_a_training_waits_only_where_it_logs(
+    changes: dict[str, Any], waits: Counter[str], tmp_path: Path
+) -> None:
+    def cost(steps: int, **often: int) -> int:
+        settings = TrainingSettings(steps=steps, batch=2, noise=0.1, **changes, **SELDOM | often)
+        # A penalty elsewhere takes jvp of jvp, which ends the process here: see everything().
+        model = compact().to(NAME) if "penalty" in changes else gs().to(NAME)
+        waits.clear()
+        run(model, stream(lambda n, generator: images(n)), settings, tmp_path / f"{often}{steps}")
+        assert next(model.parameters()).device.type == NAME
+        return waited(waits)
+
+    few = cost(4)
+    assert cost(9) == few
+    assert cost(9, log_every=2) == few + 4
+
+
+def test_steps_that_were_not_finite_are_left_out_as_on_the_cpu(tmp_path: Path) -> None:
+    def draw(count: int, generator: torch.Generator) -> Tensor:
+        found = torch.rand(count, 3, SIDE, SIDE, generator=generator)
+        return found * math.nan if 0.3 < float(found[0, 0, 0, 0]) < 0.5 else found
+
+    settings = TrainingSettings(
+        steps=12,
+        batch=2,
+        noise=0.1,
+        averaging=0.9,
+        log_every=3,
+        check_every=100,
+        checkpoint_every=6,
+    )
+    here_, there = gs(), gs()
+    expected = run(here_, stream(draw), settings, tmp_path / "here")
+    with pretended_device():
+        found = run(there.to(NAME), stream(draw), settings, tmp_path / "there")
+    assert 0 < expected.skipped == found.skipped < 8
+    assert [line["step"] for line in found.history] == [line["step"] for line in expected.history]
+    for a, b in zip(found.history, expected.history, strict=True):
+        assert a == pytest.approx(b, rel=1e-3)
+    for a, b in zip(there.parameters(), here_.parameters(), strict=True):
+        torch.testing.assert_close(here(a), b.detach(), rtol=1e-3, atol=1e-5)
 
 
 def test_an_inversion_indexes_by_no_mask_and_seldom_waits(waits: Counter[str]) -> None:

@@ -134,23 +134,36 @@ def run(
     if start == 0:
         going.look(0)
     denoiser.train()
-    for step in range(start, settings.steps):
+    step = start
+    while step < settings.steps:
         batch = share(source(step, settings), fabric.global_rank, fabric.world_size, denoiser)
         loss = going.step(step, batch)
+        step += 1
+        if not going.sound(step):
+            step = going.rewind(step)
+            continue
         if loss is not None:
-            on_step(step + 1, loss)
+            on_step(step, loss)
         elif going.in_a_row >= settings.patience:
             return going.abandoned()
-        elif step + 1 < settings.steps:  # the end of a run is still recorded
+        elif step < settings.steps:  # the end of a run is still recorded
             continue
-        going.record(step + 1)
+        going.record(step)
     return going.finished(RunStatus.COMPLETED, settings.steps)
 
 
 class _Run:
     """A run in progress: what a step changes, and what is written of it.
 
+    Whether a step was finite decides whether it counts, but to look makes the host wait for the
+    device. Away from the CPU the steps between two lines of the log are therefore made without
+    looking, and where one of them was not finite, they are made again one by one from the last
+    checkpoint, as a run that was killed would make them.
+
     Attributes:
+        careful: steps up to which each is looked at before it counts.
+        unseen: loss and norm of the gradient of the steps that were not looked at yet.
+        good: the last checkpoint.
         log: its lines, of all parts.
         skipped: steps left out because their loss was not finite.
         in_a_row: of these, the last ones.
@@ -178,9 +191,13 @@ class _Run:
             denoiser, *self.optimizers, move_to_device=False
         )
         self.memory, self.began = _Memory(), time.monotonic()
-        self.first = self._captured(0)
+        self.good = self._captured(0)
+        here = next(denoiser.parameters()).device.type == "cpu"
+        self.careful = settings.steps if here else 0
+        self.unseen: list[Tensor] = []
         self.log: list[dict[str, Any]] = []
-        self.skipped = self.in_a_row = 0
+        self.skipped: set[int] = set()
+        self.in_a_row = 0
         self.facts: dict[str, Any] = {}
 
     def resume(self) -> int:
@@ -192,6 +209,7 @@ class _Run:
         self.began -= self.memory.seconds
         self._restore_mean(found)
         self.log = _open_log(self.folder / LOG, found.step)
+        self.good = found
         return found.step
 
     def look(self, step: int) -> None:
@@ -207,7 +225,11 @@ class _Run:
         self.memory.consider(seen.score, step, shown)
 
     def step(self, step: int, batch: Batch) -> float | None:
-        """One step of the optimizers; its loss, or None if it was not finite and left out."""
+        """One step of the optimizers.
+
+        Returns:
+            Its loss, or the last known one; None if it was not finite and left out.
+        """
         settings, fabric = self.settings, self.fabric
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -217,10 +239,12 @@ class _Run:
         )
         clip = settings.optimizer.clip
         norm = _gradient(fabric, loss, self.denoiser, clip and clip * facts["scale"])
-        # The one look of a step: it waits for the device.
-        value, size = torch.stack([_mean(fabric, loss), norm.to(loss)]).tolist()
-        if not (math.isfinite(value) and math.isfinite(size)):
-            self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
+        self.unseen.append(torch.stack([_mean(fabric, loss), norm.to(loss)]))
+        last = self.facts.get("loss", math.nan), self.facts.get("gradient", math.nan)
+        self.facts = {"loss": last[0], "gradient": last[1], **facts}
+        if step < self.careful and not self._seen():
+            self.skipped.add(step)
+            self.in_a_row += 1
             return None
         self.in_a_row = 0
         for wrapped_optimizer in self.wrapped_optimizers:
@@ -228,30 +252,62 @@ class _Run:
         self.denoiser.project_()
         if self.mean is not None:
             self.mean.update_parameters(self.denoiser)
-        self.facts = {"loss": value, "gradient": size, **facts}
-        return float(value)
+        return float(self.facts["loss"])
+
+    def _seen(self) -> bool:
+        """Whether all steps were finite; the one place where the host waits for the device."""
+        found = {name: v for name, v in self.facts.items() if isinstance(v, Tensor)}
+        values = torch.cat(
+            [*self.unseen, torch.stack([v.detach() for v in found.values()])]
+        ).tolist()
+        steps, facts = values[: 2 * len(self.unseen)], values[2 * len(self.unseen) :]
+        self.unseen.clear()
+        self.facts |= {
+            "loss": steps[-2],
+            "gradient": steps[-1],
+            **dict(zip(found, facts, strict=True)),
+        }
+        return all(map(math.isfinite, steps))
+
+    def sound(self, done: int) -> bool:
+        """Whether the steps that were not looked at were finite, where it is time to know."""
+        settings = self.settings
+        often = (settings.log_every, settings.check_every, settings.checkpoint_every)
+        due = done == settings.steps or any(done % number == 0 for number in often)
+        return not (due and self.unseen) or self._seen()
+
+    def rewind(self, done: int) -> int:
+        """Go back to the last checkpoint, to be careful from there on; the steps done there."""
+        self._return_to(self.good)
+        self.careful = done
+        return self.good.step
 
     def record(self, done: int) -> None:
         """Log, look and write, where it is time to."""
         settings, last = self.settings, done == self.settings.steps
         if not self.in_a_row and (done % settings.log_every == 0 or last):
-            facts = {k: float(v) if isinstance(v, Tensor) else v for k, v in self.facts.items()}
-            self.log.append({"step": done, **facts})
-            self.fabric.log_dict(facts, step=done)
+            self.log.append({"step": done, **self.facts})
+            self.fabric.log_dict(self.facts, step=done)
         if done % settings.check_every == 0 or last:
             self.look(done)
         self.memory.seconds = time.monotonic() - self.began
-        if self.fabric.is_global_zero and (done % settings.checkpoint_every == 0 or last):
+        if done % settings.checkpoint_every == 0 or last:
+            self.good = self._captured(done)
             lines = "".join(json.dumps(line) + "\n" for line in self.log)
-            states.write(self._captured(done), self.folder, {LOG: lines.encode()})
+            if self.fabric.is_global_zero:
+                states.write(self.good, self.folder, {LOG: lines.encode()})
 
     def abandoned(self) -> RunResult:
         """The last good weights of a run that was not finite for too long."""
-        good = states.read(self.folder) or self.first
+        self._return_to(self.good)
+        return self.finished(RunStatus.NOT_FINITE, self.good.step)
+
+    def _return_to(self, good: states.State) -> None:
         states.restore(good, self.denoiser, self.optimizers)
         self._restore_mean(good)
+        self.memory.directions = _Memory.read(good).directions
         self.log = [line for line in self.log if line["step"] <= good.step]
-        return self.finished(RunStatus.NOT_FINITE, good.step)
+        self.in_a_row = 0  # the last step of a checkpoint counted
 
     def finished(self, status: RunStatus, steps: int) -> RunResult:
         """What the run left behind."""
@@ -263,7 +319,7 @@ class _Run:
             self.denoiser,
             status,
             steps,
-            self.skipped,
+            len(self.skipped),
             self.log,
             memory.best,
             memory.best_step,
@@ -453,22 +509,24 @@ def _directions(
     fresh = torch.randn(
         (len(batch.noisy) * fabric.world_size, *batch.noisy.shape[1:]),
         generator=generator_of(seed, step, "directions"),
-    )[fabric.global_rank :: fabric.world_size]
+    )[fabric.global_rank :: fabric.world_size].to(batch.noisy)
     keys = batch.keys or (None,) * len(fresh)
     start = torch.stack(
-        [v if key is None else kept.get(key, v) for key, v in zip(keys, fresh, strict=True)]
+        [v if key is None else kept.get(key, v).to(v) for key, v in zip(keys, fresh, strict=True)]
     )
     v = top_direction(
         denoiser,
         batch.noisy,
-        start.to(batch.noisy),
+        start,
         iterations=penalty.iterations,
         shift=penalty.shift,
         sigma=batch.level,
     )
     if batch.keys is not None:
-        numbers = _gathered(fabric, torch.tensor(batch.keys, device=v.device))
-        for key, direction in zip(numbers.tolist(), _gathered(fabric, v).cpu(), strict=True):
+        numbers: Sequence[int] = batch.keys
+        if fabric.world_size > 1:
+            numbers = _gathered(fabric, torch.tensor(batch.keys, device=v.device)).tolist()
+        for key, direction in zip(numbers, _gathered(fabric, v), strict=True):
             kept[key] = direction.clone()
     return v
 

@@ -67,6 +67,8 @@ def capture(
 def restore(state: State, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
     """Put a state back where :func:`capture` took it from."""
     model.load_state_dict(state.part("model"))
+    for optimizer in optimizers:
+        optimizer.state.clear()
     for i, (parameter, kept_for_it) in enumerate(_parameters(optimizers)):
         for key, value in state.part(f"optimizer.{i}").items():
             place = value if key == "step" else value.to(parameter)
