@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
-from proxmatch.denoisers import LPN, ProximalDenoiser
+from proxmatch.denoisers import LPN, LPNConfig, ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import InputError, NotConvergedWarning
 from tests.denoisers.zoo import DENOISERS, size
 
@@ -317,3 +317,34 @@ def test_a_solve_that_fails_says_so() -> None:
     assert bool(torch.isfinite(result.z).all())
     with pytest.warns(NotConvergedWarning, match="not solved for image"):
         denoiser.regularizer(u, inverse=result)
+
+
+def test_what_has_a_tolerance_is_not_rounded_to_tf32() -> None:
+    """A recent GPU rounds what its convolutions multiply to 11 bits unless it is told not to."""
+
+    def rounds() -> bool:
+        return torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
+
+    seen: list[bool] = []
+
+    class Watching(LPN):
+        def forward(self, x: Tensor, *given: Any, **named: Any) -> Tensor:
+            seen.append(rounds())
+            return super().forward(x, *given, **named)
+
+        def linearize(self, x: Tensor, *given: Any) -> Any:
+            seen.append(rounds())
+            return super().linearize(x, *given)
+
+    model = Watching(LPNConfig(size=8, hidden=4, features=3, strides=(2,), channels=1))
+    x = torch.rand(1, 1, 8, 8)
+    before = rounds()
+    assert before
+    model(x)
+    assert all(seen)
+    seen.clear()
+    model.inverse(x, max_iterations=2)
+    jacobian_spectrum(model, x, iterations=2)
+    assert len(seen) > 3
+    assert not any(seen)
+    assert rounds() == before

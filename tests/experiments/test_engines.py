@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from proxmatch._internal.cluster import check_address
+from proxmatch._internal.cluster import check_address, gpu_share
 from proxmatch.errors import EngineError
 from proxmatch.experiments import engines
-from proxmatch.experiments.work import Workshop, fabric_of
+from proxmatch.experiments.work import Workshop
+from proxmatch.learning.engine import one_process
 
 
 @pytest.fixture
@@ -44,14 +45,25 @@ def test_workers_share_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert equipped == ["cuda:0", "cuda:1", "cuda:0"]
 
 
-def test_a_training_runs_on_the_gpu_of_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("workers", "gpus", "share"), [(1, 4, 1), (4, 4, 1), (5, 4, 0.5), (8, 1, 0.125), (3, 0, 1 / 3)]
+)
+def test_more_workers_than_gpus_share_them(workers: int, gpus: int, share: float) -> None:
+    assert gpu_share(workers, gpus) == share
+
+
+def test_a_training_runs_on_the_device_of_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XPU, which Fabric has no accelerator for, as well."""
+    assert one_process(torch.device("xpu", 1)).device == torch.device("xpu", 1)
     asked: list[object] = []
     monkeypatch.setattr("lightning_fabric.Fabric", lambda **options: asked.append(options))
-    for device in ("cpu", "cuda", "cuda:1"):
-        fabric_of(Workshop({}, "", device))
+    for device in ("cpu", "cuda", "cuda:1", "mps"):
+        one_process(torch.device(device))
     assert asked == [
+        {"accelerator": "cpu", "devices": 1},
         {"accelerator": "cuda", "devices": 1},
         {"accelerator": "cuda", "devices": [1]},
+        {"accelerator": "mps", "devices": 1},
     ]
 
 

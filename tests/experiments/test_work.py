@@ -17,6 +17,7 @@ from proxmatch.experiments.origins import checkpoint
 from proxmatch.experiments.work import Workshop, perform
 from proxmatch.learning import adaptation
 from proxmatch.methods import METHODS
+from proxmatch.problems import Problem, denoising
 from proxmatch.records import Label
 from tests.experiments import tiny
 
@@ -37,7 +38,7 @@ def test_auto_has_the_seed_and_the_device_of_its_cell(
         raise Reached
 
     monkeypatch.setattr(adaptation, "auto", auto)
-    monkeypatch.setattr(work, "fabric_of", lambda shop: None)
+    monkeypatch.setattr(work, "one_process", lambda device: None)
     model = cell("model", {}, Label())
     settings = {
         **METHODS["auto"].spec,
@@ -56,3 +57,39 @@ def test_auto_has_the_seed_and_the_device_of_its_cell(
     with pytest.raises(Reached):
         perform(made, inputs, {"model": source}, Workshop({}, str(tmp_path), device="meta"))
     assert told == {"seed": 1003, "devices": {"meta"}}
+
+
+def test_a_certificate_has_the_device_of_its_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It once ran on the CPU, whatever the workshop said."""
+    told: set[str] = set()
+
+    def certificate(models: Mapping[str, ProximalDenoiser], y: torch.Tensor, *_: Any) -> None:
+        told.update(p.device.type for d in models.values() for p in d.parameters())
+        told.add(y.device.type)
+        raise Reached
+
+    monkeypatch.setattr(work, "certificate", certificate)
+
+    def problem_of(settings: Mapping[str, Any], channels: int, device: str) -> Problem:
+        told.add(device)
+        return denoising(32, channels=channels)
+
+    monkeypatch.setattr(work, "problem_of", problem_of)  # these two look at numbers
+    monkeypatch.setattr(Problem, "measure", lambda self, truth, **_: truth)
+    model = cell("model", {}, Label())
+    settings = {
+        "problem": "deblurring",
+        "size": 32,
+        "iterations": 3,
+        "seed": 0,
+        "test": {"count": 2},
+    }
+    made = cell("certificate", settings, Label(), reference=model)
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    inputs = Inputs(images, ("a", "b"), {0: images}, {0: ("a", "b")}, images)
+    source = Outcome({}, checkpoint(load(tiny.models(tmp_path)["lpn/extreme"])))
+    with pytest.raises(Reached):
+        perform(made, inputs, {"reference": source}, Workshop({}, str(tmp_path), device="meta"))
+    assert told == {"meta"}

@@ -1,4 +1,4 @@
-"""A shared run: ``python -m tests.learning.shared_worker FOLDER PROCESSES``."""
+"""Shared runs: ``torchrun --nproc-per-node N -m tests.learning.shared_worker FOLDER N``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import torch
 from lightning_fabric import Fabric
 
 from proxmatch.denoisers import GradientStep, GradientStepConfig, ProximalDenoiser
-from proxmatch.learning import Check, Optimizer, Penalty, TrainingSettings, pairs, run, stream
+from proxmatch.denoisers.families import new
+from proxmatch.learning import (
+    PRESETS,
+    Check,
+    Optimizer,
+    Penalty,
+    TrainingSettings,
+    pairs,
+    run,
+    stream,
+)
 from proxmatch.losses import FromData
 from tests.learning.worker import images, model
 
@@ -46,11 +56,42 @@ def gradient_step(folder: Path, fabric: Fabric) -> list[dict[str, float]]:
     return run(denoiser, pairs(given, 8, 3), settings, folder, fabric=fabric).history
 
 
+def paper(folder: Path, fabric: Fabric, preset: str, **small: object) -> list[dict[str, float]]:
+    """A few steps of a preset of the paper, with fewer channels and images, and its penalty."""
+    given = PRESETS[preset]
+    changes: dict[str, object] = {"steps": 4, "batch": 4, "log_every": 1, "check_every": 100}
+    if given.settings.penalty is not None:
+        changes["penalty"] = given.settings.penalty.model_copy(
+            update={"begin": 0.5, "iterations": 2, "limit": 0.1}
+        )
+    torch.manual_seed(0)
+    denoiser = new(given.model.model_copy(update={"channels": 1, **small})).double()
+    return run(
+        denoiser,
+        stream(images),
+        given.settings.model_copy(update=changes),
+        folder,
+        fabric=fabric,
+    ).history
+
+
+def lpn_paper(folder: Path, fabric: Fabric) -> list[dict[str, float]]:
+    """The published layout on 8 x 8 images."""
+    return paper(folder, fabric, "lpn-paper", size=8, hidden=4, features=3, strides=(2,))
+
+
+def gs_paper(folder: Path, fabric: Fabric) -> list[dict[str, float]]:
+    """DRUNet with few channels."""
+    return paper(folder, fabric, "gs-paper", widths=(4, 4, 6, 6), blocks=1)
+
+
+JOBS = (lpn, gradient_step, lpn_paper, gs_paper)
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folder, processes = Path(sys.argv[1]), int(sys.argv[2])
     fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp")
     fabric.launch()
-    histories = [job(folder / job.__name__, fabric) for job in (lpn, gradient_step)]
+    histories = [job(folder / job.__name__, fabric) for job in JOBS]
     if fabric.is_global_zero:
         (folder / "histories.json").write_text(json.dumps(histories), encoding="utf-8")

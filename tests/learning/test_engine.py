@@ -374,12 +374,17 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
-    """Fabric's DDP on gloo, in processes of their own: the same loss curves, directions and all."""
+    """Fabric's DDP on gloo, started by torchrun: the same loss curves, directions and all.
+
+    Among the runs are a few steps of the paper's presets, with fewer channels.
+    """
     histories = []
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         folder.mkdir()
-        command = [sys.executable, "-m", "tests.learning.shared_worker", folder, str(processes)]
+        torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", str(processes))
+        worker = ("-m", "tests.learning.shared_worker", folder, str(processes))
+        command = [sys.executable, "-m", *torchrun, *worker]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         histories.append(json.loads((folder / "histories.json").read_text()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Iterator
@@ -64,6 +65,11 @@ def connected(address: str | None, *, workers: int, cpus: int = 1, gpus: int = 0
     finally:
         if mine:
             ray.shutdown()
+
+
+def gpu_share(workers: int, gpus: float) -> float:
+    """The part of a GPU that each of so many tasks at once takes: 1, or 1/2, 1/3, ... of one."""
+    return 1 / math.ceil(max(1.0, workers / max(1.0, gpus)))
 
 
 def check_address(address: str) -> None:

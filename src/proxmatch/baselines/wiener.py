@@ -110,7 +110,7 @@ class Wiener(ProximalDenoiser):
             power = denoiser._analyze(images.detach() - denoiser._mean(images)).square().mean(0)
             lower, part = _knots(*images.shape[-2:], knots, torch.float64, torch.device("cpu"))
             lower, part = lower.flatten()[1:], part.flatten()[1:]  # without the mean of an image
-            power = power.double().cpu().flatten(1)[:, 1:]
+            power = power.cpu().double().flatten(1)[:, 1:]
             total = torch.zeros(len(power), knots, dtype=torch.float64)
             weight = torch.zeros(knots, dtype=torch.float64)
             for index, share in ((lower, 1 - part), (lower + 1, part)):
@@ -175,7 +175,7 @@ class Wiener(ProximalDenoiser):
     @property
     def smoothness(self) -> float:
         """L_H = 1 / min G, with the minimum over all frequencies of images of any size."""
-        return 1 / float(self.log_snr.detach().double().min().sigmoid())
+        return 1 / float(self.log_snr.detach().cpu().double().min().sigmoid())
 
     def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor:
         """D^{-1}(u) = m + Q^T C^T G^{-1} C Q (u - m)."""

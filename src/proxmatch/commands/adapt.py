@@ -170,9 +170,9 @@ def _problem(source: Any, given: list[Any], problem: str, options: list[str], cl
 def _run(
     choice: dict[str, Any], arguments: dict[str, Any], out: Path, place: Any
 ) -> AdaptationResult:
-    from proxmatch.commands.train import fabric
     from proxmatch.denoisers import save
     from proxmatch.learning import adapt
+    from proxmatch.learning.engine import one_process
     from proxmatch.learning.progress import bar
 
     if arguments["method"] in ("auto", "align"):
@@ -182,7 +182,7 @@ def _run(
     else:
         with bar(arguments["steps"], "adapting") as on_step:
             result = adapt(
-                choice, **arguments, folder=out / "run", fabric=fabric(place), on_step=on_step
+                choice, **arguments, folder=out / "run", fabric=one_process(place), on_step=on_step
             )
     save(result.denoiser, out / "model")
     return result

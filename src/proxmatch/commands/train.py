@@ -11,9 +11,6 @@ from proxmatch.commands import _screen
 from proxmatch.commands._options import Device, Json, Out, Threads, compute, load_model
 
 if TYPE_CHECKING:
-    import torch
-    from lightning_fabric import Fabric
-
     from proxmatch.data.layouts import Split
 
 
@@ -61,6 +58,7 @@ def command(
     from proxmatch.data import ImageDomain
     from proxmatch.errors import InputError
     from proxmatch.learning import PRESETS, RunStatus, TrainingSettings, state, train
+    from proxmatch.learning.engine import one_process
     from proxmatch.learning.progress import bar
     from proxmatch.learning.training import CROP, continued
 
@@ -112,7 +110,7 @@ def command(
             out,
             settings=settings,
             validation=held_out,
-            fabric=fabric(place),
+            fabric=one_process(place),
             on_step=on_step,
         )
     record: dict[str, Any] = {
@@ -132,15 +130,6 @@ def command(
     if result.run.status is not RunStatus.COMPLETED:
         _screen.say("the loss was not finite: take a smaller learning rate (--config)")
         raise typer.Exit(1)
-
-
-def fabric(place: torch.device) -> Fabric | None:
-    """Where to train; None is the CPU."""
-    if place.type == "cpu":
-        return None
-    from lightning_fabric import Fabric
-
-    return Fabric(accelerator=place.type, devices=[place.index or 0])
 
 
 def _go_on(out: Path) -> str:

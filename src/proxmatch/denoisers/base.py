@@ -23,6 +23,7 @@ from deepinv.models import Denoiser
 from pydantic import BaseModel
 from torch import Tensor, nn
 
+from proxmatch._internal.hardware import full_precision
 from proxmatch.denoisers.inverse import (
     SINGLE,
     Inverse,
@@ -280,7 +281,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         """
         u, start = self._inverse_arguments(u, initial)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
-        return self._solve(u, sigma, start, tolerance, max_iterations)
+        with full_precision():
+            return self._solve(u, sigma, start, tolerance, max_iterations)
 
     def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor | None:
         """D^{-1}(u) where there is a formula for it."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proxmatch._internal.hardware import finest
 from proxmatch.metrics import norm
 
 
@@ -231,10 +232,10 @@ def _least_squares(gram: Tensor, b: Tensor) -> Tensor:
 
     Columns are normalized first: their sizes fall with the residual, by orders of magnitude.
     """
-    g, eps = gram.double(), torch.finfo(gram.dtype).eps
-    size = g.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+    g, eps = gram.to(finest(gram.device)), torch.finfo(gram.dtype).eps
+    size = g.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(g.dtype).tiny).rsqrt()
     unit = g * size[:, :, None] * size[:, None]
     unit = unit + 10 * eps * torch.eye(unit.shape[1], dtype=unit.dtype, device=unit.device)
-    solved: Tensor = torch.linalg.solve_ex(unit, size * b.double()).result  # which does not wait
+    solved: Tensor = torch.linalg.solve_ex(unit, size * b.to(g)).result  # which does not wait
     weights = size * solved
     return weights.to(b)

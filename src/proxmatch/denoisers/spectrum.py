@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from proxmatch._internal.hardware import full_precision
 from proxmatch.denoisers.plain import as_denoiser
 from proxmatch.errors import InputError
 
@@ -87,11 +88,12 @@ def jacobian_spectrum(
     """
     if iterations < 1:
         raise InputError(f"Lanczos needs at least one iteration, got {iterations}")
-    _, jacobian = as_denoiser(denoiser, x.shape[1]).linearize(x, sigma)
     if start is None:
         generator = torch.Generator().manual_seed(seed)
         start = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64).to(x)
-    return lanczos(jacobian, start.expand_as(x), iterations)
+    with full_precision():
+        _, jacobian = as_denoiser(denoiser, x.shape[1]).linearize(x, sigma)
+        return lanczos(jacobian, start.expand_as(x), iterations)
 
 
 @torch.no_grad()
@@ -128,11 +130,11 @@ def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) 
     if iterations > 1:
         tridiagonal = tridiagonal + torch.diag_embed(beta[:, :-1], 1)
         tridiagonal = tridiagonal + torch.diag_embed(beta[:, :-1], -1)
-    theta, s = torch.linalg.eigh(tridiagonal.double())
+    theta, s = torch.linalg.eigh(tridiagonal.cpu().double())
     # The residual of the Ritz pair of column j is beta_m |last entry of column j|.
-    residual = beta[:, -1:].double() * s[:, -1].abs()
-    theta, residual = theta.to(start.dtype), residual.to(start.dtype)
-    direction = torch.einsum("bmn,bm->bn", basis[:, :-1], s[:, :, 0].to(start.dtype))
+    residual = beta[:, -1:].cpu().double() * s[:, -1].abs()
+    theta, residual = theta.to(start), residual.to(start)
+    direction = torch.einsum("bmn,bm->bn", basis[:, :-1], s[:, :, 0].to(start))
     ends = (theta[:, -1], theta[:, 0], residual[:, -1], residual[:, 0])
     return Spectrum(*ends, iterations, direction.view(shape))
 

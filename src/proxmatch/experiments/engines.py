@@ -21,7 +21,14 @@ from typing import Any
 
 import torch
 
-from proxmatch._internal.cluster import RETRIES, EngineName, check_versions, connected, fetched
+from proxmatch._internal.cluster import (
+    RETRIES,
+    EngineName,
+    check_versions,
+    connected,
+    fetched,
+    gpu_share,
+)
 from proxmatch._internal.provenance import versions
 from proxmatch.errors import EngineError
 from proxmatch.experiments.cells import Cell, Outcome, Store
@@ -201,8 +208,9 @@ def _ray(
     with connected(address, workers=workers, cpus=shop.threads, gpus=gpus) as ray:
         running: dict[Any, Cell] = {}
         try:
+            share = gpus * gpu_share(workers, ray.cluster_resources().get("GPU", 0))
             task = ray.remote(_remote).options(
-                num_cpus=shop.threads, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=False
+                num_cpus=shop.threads, num_gpus=share, max_retries=RETRIES, retry_exceptions=False
             )
             images = ray.put((store.folder / INPUTS).read_bytes())
             promised: dict[str, Any] = {}

@@ -23,6 +23,7 @@ from proxmatch.experiments.measure import Effort, measure
 from proxmatch.experiments.origins import checkpoint, restored
 from proxmatch.learning import AdaptationPlan, carry_out, plan_adaptation, train
 from proxmatch.learning.auto import Search
+from proxmatch.learning.engine import one_process
 from proxmatch.learning.settings import PRESETS
 from proxmatch.methods import INK, Method
 from proxmatch.pnp import Denoise
@@ -86,7 +87,7 @@ def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Works
     )
     settings = preset.settings.model_copy(update={"steps": s["steps"], "seed": s["seed"]})
     found = train(
-        preset, domain, Path(shop.scratch) / cell.key, settings=settings, fabric=fabric_of(shop)
+        preset, domain, Path(shop.scratch) / cell.key, settings=settings, fabric=_fabric(shop)
     )
     result = {
         "status": str(found.run.status),
@@ -122,7 +123,7 @@ def _adaptation(
             search=search_of(s),
             seed=s["seed"],
         )
-        found = carry_out(_bounded(plan, s["max_steps"]), fabric=fabric_of(shop))
+        found = carry_out(_bounded(plan, s["max_steps"]), fabric=_fabric(shop))
     record = found.denoiser.record.get("adapted", {})
     chosen = next((candidate.name for candidate in found.table if candidate.chosen), None)
     result = {
@@ -244,22 +245,15 @@ def _certificate(
     cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop
 ) -> Outcome:
     s = cell.settings
-    truth = inputs.test[: s["test"]["count"]].double()
-    problem = problem_of(s, truth.shape[1]).to(torch.float64)
-    models = {name: restored(outcome).double() for name, outcome in needs.items()}
+    truth = inputs.test[: s["test"]["count"]].to(shop.device, torch.float64)
+    problem = problem_of(s, truth.shape[1], shop.device).to(torch.float64)
+    models = {name: restored(outcome, shop.device).double() for name, outcome in needs.items()}
     y = problem.measure(truth, ids=inputs.ids[: len(truth)], seed=s["seed"])
     return certificate(models, y, problem, models["reference"])
 
 
-def fabric_of(shop: Workshop) -> Any:
-    """What runs a training on the device of the shop; None for the default, the CPU."""
-    if shop.device == "cpu":
-        return None
-    from lightning_fabric import Fabric
-
-    device = torch.device(shop.device)
-    chosen = [device.index] if device.index is not None else 1
-    return Fabric(accelerator=device.type, devices=chosen)
+def _fabric(shop: Workshop) -> Any:
+    return one_process(torch.device(shop.device))
 
 
 KINDS = {

@@ -125,9 +125,8 @@ def run(
         2
     """
     if fabric is None:
-        fabric = _one_process()
-    else:
-        denoiser.to(fabric.device)
+        fabric = one_process(next(denoiser.parameters()).device)
+    denoiser.to(fabric.device)
     _check(denoiser, settings, fabric)
     going = _Run(denoiser, settings, _made(folder), fabric, check, about or {})
     start = going.resume()
@@ -557,11 +556,17 @@ def _gradient(
     return torch.nn.utils.clip_grad_norm_(denoiser.parameters(), clip or math.inf)
 
 
-def _one_process() -> Fabric:
-    """One process, which leaves the denoiser on the device it is on, whatever that is."""
+def one_process(device: torch.device) -> Fabric:
+    """One process on a device, also on those that Fabric has no name for (XPU)."""
     from lightning_fabric import Fabric
+    from lightning_fabric.strategies.single_device import SingleDeviceStrategy
 
-    return Fabric(accelerator="cpu", devices=1)
+    if device.type == "cpu":
+        return Fabric(accelerator="cpu", devices=1)
+    if device.type in ("cuda", "mps"):
+        devices = 1 if device.index is None else [device.index]
+        return Fabric(accelerator=device.type, devices=devices)
+    return Fabric(accelerator="cpu", strategy=SingleDeviceStrategy(device))
 
 
 def _resume(

@@ -20,7 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch._internal.cluster import RETRIES, EngineName, check_versions, connected, fetched
+from proxmatch._internal.cluster import (
+    RETRIES,
+    EngineName,
+    check_versions,
+    connected,
+    fetched,
+    gpu_share,
+)
 from proxmatch._internal.files import write_together
 from proxmatch._internal.journal import Journal
 from proxmatch._internal.provenance import versions
@@ -239,8 +246,12 @@ class FileBatch:
         """Groups as Ray tasks. Pictures go through its object store, so that no disk is shared."""
         steps = self.iterations or ITERATIONS
         number, threads = workers.number, workers.threads
-        with connected(workers.address, workers=number, cpus=threads) as ray:
-            task = ray.remote(_remote).options(num_cpus=threads, max_retries=RETRIES)
+        gpus = 0 if next(self.model.parameters()).device.type == "cpu" else 1
+        with connected(workers.address, workers=number, cpus=threads, gpus=gpus) as ray:
+            share = gpus * gpu_share(number, ray.cluster_resources().get("GPU", 0))
+            task = ray.remote(_remote).options(
+                num_cpus=threads, num_gpus=share, max_retries=RETRIES
+            )
             given: dict[int, Any] = {}  # this batch without its files, for so many channels
             running: dict[Any, list[str]] = {}
             most = AHEAD * max(number, int(ray.cluster_resources().get("CPU", 1)) // threads)
