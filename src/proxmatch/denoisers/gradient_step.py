@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 from torch import Tensor, nn
-from torch.func import jvp, vjp
+from torch.func import vjp
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
 from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
@@ -309,8 +309,8 @@ class GradientStep(ProximalDenoiser):
     ) -> Tensor:
         """v^T H v with H the Hessian of g at x, ``(B,)``, differentiable in x and the parameters.
 
-        It is d^2/dt^2 g(x + t v) = |r'|^2 + <r, r''> with r = x - N(x) along x + t v: a Taylor
-        pass through N where the network has one, forward-over-forward differentiation elsewhere.
+        Where the network has a Taylor pass, it is d^2/dt^2 g(x + t v) = |r'|^2 + <r, r''> with
+        r = x - N(x) along x + t v; elsewhere the product of v and the derivative of grad g.
 
         Args:
             x: where, ``(B, C, H, W)``.
@@ -318,23 +318,16 @@ class GradientStep(ProximalDenoiser):
             sigma: noise level, as in :meth:`forward`.
         """
         x, v = self._check(x), self._check(v)
-        level = self._level(x, sigma)
         if isinstance(self.network, CompactUNet) and not any(map(self._missing, x.shape[-2:])):
             with torch.autocast(x.device.type, enabled=False):
                 n, dn, ddn = self.network.taylor(x, v)
-        else:
-
-            def moved(t: Tensor) -> Tensor:
-                return self._network(x + t * v, level)
-
-            def slope(t: Tensor) -> Tensor:
-                derivative: Tensor = jvp(moved, (t,), (torch.ones_like(t),))[1]
-                return derivative
-
-            zero = x.new_zeros(())
-            n = moved(zero)
-            dn, ddn = jvp(slope, (zero,), (torch.ones_like(zero),))[:2]
-        return ((v - dn).square() - (x - n) * ddn).flatten(1).sum(1)
+            return ((v - dn).square() - (x - n) * ddn).flatten(1).sum(1)
+        keep = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.enable_grad():
+            z, v = x if keep and x.requires_grad else leaf(x), v.detach().clone()
+            g = self._grad_g(z, self._level(z, sigma), create_graph=True)
+            (hv,) = torch.autograd.grad(g, z, v, create_graph=keep)
+        return (v * hv).flatten(1).sum(1)
 
     def convexity(self, sigma: float | None = None) -> float:
         """1 - L, from the estimate :attr:`lipschitz`; negative where D is not a proximal map."""
