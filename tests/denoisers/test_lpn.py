@@ -123,12 +123,20 @@ def test_a_weight_at_zero_can_come_back_but_not_go_below() -> None:
 
 @given(length=st.integers(1, 40), size=st.sampled_from([1, 2, 4, 6, 8, 12, 16]))
 def test_tilings_cover_every_pixel_with_weight_one(length: int, size: int) -> None:
-    indices, weights = tilings(length, size)
+    indices, contrasts, weights = tilings(length, size)
     cover = torch.zeros(length, dtype=torch.float64)
-    for index, weight in zip(indices, weights, strict=True):
-        assert len(index) == size
-        cover.index_add_(0, torch.tensor(index), torch.full((size,), weight, dtype=torch.float64))
+    for index, contrast, weight in zip(indices, contrasts, weights, strict=True):
+        assert len(index) == len(contrast) == size
+        part = weight * torch.tensor(contrast, dtype=torch.float64).square()
+        cover.index_add_(0, torch.tensor(index), part)
     assert torch.allclose(cover, torch.ones_like(cover), atol=1e-12)
+
+
+@given(length=st.integers(9, 200), size=st.sampled_from([2, 6, 8]))
+def test_a_pixel_less_takes_no_more_patches(length: int, size: int) -> None:
+    """Where the widths of strips had to divide the size, 127 pixels took 8 times those of 128."""
+    multiple = -(-length // size) * size
+    assert len(tilings(length, size)[0]) <= len(tilings(multiple, size)[0])
 
 
 def test_patches_of_the_identity_make_the_identity() -> None:

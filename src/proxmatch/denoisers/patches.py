@@ -1,37 +1,46 @@
 r"""A denoiser of one size made into one of any size, without losing the proximal map.
 
-For patches P_p of an image and weights w_p > 0,
+For patches P_p x = A_p x + b_p of an image and weights w_p > 0,
 
-    h(x) = sum_p w_p Psi(P_p x),    D(x) = grad h(x) = sum_p w_p P_p^T grad Psi(P_p x)
+    h(x) = sum_p w_p (Psi(P_p x) - <b_p, A_p x>)
+    D(x) = grad h(x) = sum_p w_p A_p^T (grad Psi(P_p x) - b_p)
 
 is a sum of convex functions and its gradient: the overlap-add of the patch outputs. D denoises (is
-close to the identity on clean images) and stays alpha-strongly convex if sum_p w_p P_p^T P_p = Id.
+close to the identity on clean images) and stays alpha-strongly convex if sum_p w_p A_p^T A_p = Id.
 Overlapping tilings of the image do that exactly: each tiling covers every pixel once. Where an
 image is no multiple of the patch size, a strip narrower than a patch is reflected back and forth
-until it fills one. A strip whose width divides the patch size s shows each of its pixels s / width
-times, so that w_p = width / s makes up for it.
+until it fills one. That shows some of its pixels m times and others m + 1 times: w_p = 1 / m makes
+up for it, and the contrast (the distance to gray) of the others is multiplied by sqrt(m / (m + 1)),
+which leaves their noise below the level that the network knows.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-#: Number of shifted tilings in each direction: neighboring patches overlap by half.
+#: Number of shifted tilings in each direction: neighboring patches overlap by half, or nearly.
 TILINGS = 2
+#: The gray value that a change of contrast leaves as it is.
+GRAY = 0.5
 
 
-def _strips(width: int, size: int) -> list[int]:
-    """Widths that divide ``size`` and add up to ``width`` < ``size``, largest first."""
-    widths = []
-    while width > 0:
-        widest = next(w for w in range(min(width, size), 0, -1) if size % w == 0)
-        widths.append(widest)
-        width -= widest
-    return widths
+def _widths(length: int, size: int) -> list[list[int]]:
+    """The widths of the patches of every tiling along one axis, from left to right."""
+    rest = length % size
+    found = [[size] * (length // size) + [rest]]
+    if size / 4 <= rest <= 3 * size / 4:  # from the other end, whose cuts are far from those
+        return [*found, found[0][::-1]]
+    for k in range(1, TILINGS):
+        shift = min(k * size // TILINGS, length)
+        found.append([shift, *[size] * ((length - shift) // size), (length - shift) % size])
+    return found
 
 
 def _reflected(start: int, width: int, size: int) -> list[int]:
@@ -40,92 +49,121 @@ def _reflected(start: int, width: int, size: int) -> list[int]:
     return [start + wave[k % len(wave)] for k in range(size)]
 
 
-def tilings(length: int, size: int) -> tuple[list[list[int]], list[float]]:
-    """Every patch of every tiling along one axis: its pixels, and its weight.
+def tilings(length: int, size: int) -> tuple[list[list[int]], list[list[float]], list[float]]:
+    """Every patch of every tiling along one axis: its pixels, their contrast, and its weight.
 
     Args:
         length: pixels along the axis.
         size: pixels along a patch.
 
     Returns:
-        The ``size`` indices of each patch, and weights w with sum_p w_p P_p^T P_p = Id.
+        The ``size`` indices of each patch, as many factors of contrast, and weights w with
+        sum_p w_p A_p^T A_p = Id.
     """
     if length == size:
-        return [list(range(size))], [1.0]
-    indices, weights = [], []
-    for k in range(TILINGS):
-        shift = min(k * size // TILINGS, length)
-        whole = (length - shift) // size
-        widths = [
-            *reversed(_strips(shift, size)),
-            *[size] * whole,
-            *_strips(length - shift - whole * size, size),
-        ]
+        return [list(range(size))], [[1.0] * size], [1.0]
+    indices, contrasts, weights = [], [], []
+    for widths in _widths(length, size):
         start = 0
-        for width in widths:
-            indices.append(_reflected(start, width, size))
-            weights.append(width / size / TILINGS)
+        for width in filter(None, widths):
+            shown = _reflected(start, width, size)
+            times = Counter(shown)
+            fewest = min(times.values())
+            indices.append(shown)
+            contrasts.append([math.sqrt(fewest / times[i]) for i in shown])
+            weights.append(1 / fewest / TILINGS)
             start += width
-    return indices, weights
+    return indices, contrasts, weights
 
 
 @lru_cache(maxsize=16)
-def _axis(length: int, size: int) -> tuple[Tensor, Tensor]:
-    """:func:`tilings` as tensors: indices ``(P, size)`` and weights ``(P,)``."""
-    indices, weights = tilings(length, size)
-    return torch.tensor(indices), torch.tensor(weights, dtype=torch.float64)
+def _axis(length: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`tilings` as tensors: indices and contrasts ``(P, size)``, weights ``(P,)``."""
+    indices, contrasts, weights = tilings(length, size)
+    exact = torch.float64
+    return (
+        torch.tensor(indices),
+        torch.tensor(contrasts, dtype=exact),
+        torch.tensor(weights, dtype=exact),
+    )
 
 
-def _tiles(x: Tensor, size: int, most: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Images and patches, at most ``most`` at once.
+@dataclass(frozen=True)
+class _Tiles:
+    """Some patches of some images.
 
-    Yields:
-        The images, flat pixel indices ``(P, size, size)`` of some patches, their weights ``(P,)``.
+    Attributes:
+        images: which images.
+        index: flat pixel indices, ``(P, size, size)``.
+        contrast: of these pixels, the same shape.
+        weight: of the patches, ``(P,)``.
     """
+
+    images: slice
+    index: Tensor
+    contrast: Tensor
+    weight: Tensor
+
+    def linear(self, x: Tensor) -> Tensor:
+        """A x: ``(B, C, H, W)`` -> ``(B * P, C, size, size)``."""
+        patches = x[self.images].flatten(2)[:, :, self.index] * self.contrast
+        return patches.transpose(1, 2).flatten(0, 1)
+
+    def offset(self, patches: Tensor) -> Tensor:
+        """B, as many as there are patches."""
+        number = len(patches) // len(self.weight)
+        return (GRAY * (1 - self.contrast)).repeat(number, 1, 1)[:, None]
+
+
+def _tiles(x: Tensor, size: int, most: int) -> Iterator[_Tiles]:
+    """Images and patches, at most ``most`` at once."""
     height, width = x.shape[-2:]
-    (rows, row_weights), (cols, col_weights) = _axis(height, size), _axis(width, size)
+    rows, row_contrasts, row_weights = _axis(height, size)
+    cols, col_contrasts, col_weights = _axis(width, size)
     images = min(len(x), most)
     pairs = torch.cartesian_prod(torch.arange(len(rows)), torch.arange(len(cols)))
     for start in range(0, len(x), images):
         for i, j in (pair.T for pair in torch.split(pairs, max(1, most // images))):
             index = rows[i][:, :, None] * width + cols[j][:, None, :]
+            contrast = row_contrasts[i][:, :, None] * col_contrasts[j][:, None, :]
             weight = row_weights[i] * col_weights[j]
-            yield slice(start, start + images), index.to(x.device), weight.to(x)
-
-
-def _gather(x: Tensor, index: Tensor) -> Tensor:
-    """P x: ``(B, C, H, W)`` -> ``(B * P, C, size, size)``."""
-    patches = x.flatten(2)[:, :, index]
-    return patches.transpose(1, 2).flatten(0, 1)
+            part = slice(start, start + images)
+            yield _Tiles(part, index.to(x.device), contrast.to(x), weight.to(x))
 
 
 def patch_gradient(
     x: Tensor, size: int, gradient: Callable[..., Tensor], most: int, *more: Tensor
 ) -> Tensor:
-    """sum_p w_p P_p^T gradient(P_p x), the shape of x.
+    """sum_p w_p A_p^T (gradient(P_p x) - b_p), the shape of x.
 
     Args:
         x: images, ``(B, C, H, W)``.
         size: height and width of a patch.
         gradient: map of patches ``(N, C, size, size)``, given those of x and of each of ``more``.
         most: patches handled at once.
-        more: further tensors of the shape of x to be cut alike.
+        more: directions, of the shape of x. What is found is then a derivative along them, from
+            which no b_p is subtracted.
     """
     out = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(2)
-    for images, index, weight in _tiles(x, size, most):
-        patches = gradient(*(_gather(t[images], index) for t in (x, *more)))
-        patches = patches.view(-1, len(weight), *patches.shape[1:]).transpose(1, 2)
-        weighted = patches * weight.view(-1, 1, 1)
-        out[images].index_add_(2, index.flatten(), weighted.flatten(2))
+    for tiles in _tiles(x, size, most):
+        patches = tiles.linear(x)
+        offset = tiles.offset(patches)
+        patches = gradient(patches + offset, *map(tiles.linear, more))
+        patches = patches if more else patches - offset
+        patches = patches.view(-1, len(tiles.weight), *patches.shape[1:]).transpose(1, 2)
+        weighted = patches * (tiles.weight.view(-1, 1, 1) * tiles.contrast)
+        out[tiles.images].index_add_(2, tiles.index.flatten(), weighted.flatten(2))
     return out.view(x.shape)
 
 
 def patch_potential(
     x: Tensor, size: int, potential: Callable[[Tensor], Tensor], most: int
 ) -> Tensor:
-    """h(x) = sum_p w_p Psi(P_p x), ``(B,)``; arguments as in :func:`patch_gradient`."""
+    """h(x) = sum_p w_p (Psi(P_p x) - <b_p, A_p x>), ``(B,)``; see :func:`patch_gradient`."""
     total = x.new_zeros(x.shape[0])
-    for images, index, weight in _tiles(x, size, most):
-        values = potential(_gather(x[images], index)).view(-1, len(weight))
-        total[images] += values @ weight
+    for tiles in _tiles(x, size, most):
+        patches = tiles.linear(x)
+        offset = tiles.offset(patches)
+        values = potential(patches + offset) - (offset * patches).flatten(1).sum(1)
+        total[tiles.images] += values.view(-1, len(tiles.weight)) @ tiles.weight
     return total
