@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import lpn, pnp, scaled, theory
+from benchmarks import lpn, peers, pnp, scaled, sizes, theory
 from benchmarks.race import race
 from proxmatch.problems import gaussian_deblurring, super_resolution
 
@@ -84,6 +84,8 @@ def main() -> None:
     console.print(table)
 
     console.print(str(theory.inversion()))
+    console.print(sizes.table())
+    console.print(peers.table())
 
 
 if __name__ == "__main__":

@@ -80,11 +80,9 @@ class PublishedLPN(nn.Module):
         self.res.append(nn.Conv2d(3, 64, top))
         self.lin.append(nn.Linear(64, 1))
         with torch.no_grad():  # such that D is about as large as its input
-            for i, layer in enumerate(self.lin[1:], 1):
+            for i, w in enumerate(self._constrained(), 1):
                 mean = {6: -9.5 + 2 * np.log(16 / top), 7: -0.5}.get(i, -6.0)
-                layer.weight.normal_(mean, 0.5).exp_()
-            for layer in (self.lin[0], *self.res):
-                layer.weight.normal_(0, layer.weight[0].numel() ** -0.5)
+                w.normal_(mean, 0.5).exp_()
 
     def potential(self, x: Tensor) -> Tensor:
         """``(B,)``."""
@@ -106,8 +104,11 @@ class PublishedLPN(nn.Module):
 
     def clip(self) -> None:
         """Keep the weights nonnegative that must be."""
-        for layer in self.lin[1:]:
-            layer.weight.data.clamp_(min=0)
+        for w in self._constrained():
+            w.data.clamp_(min=0)
+
+    def _constrained(self) -> list[Tensor]:
+        return [self.get_parameter(f"lin.{i}.weight") for i in range(1, 8)]
 
     def _act(self, x: Tensor) -> Tensor:
         return F.softplus(x, beta=self.beta)
@@ -170,7 +171,7 @@ class PublishedGS(nn.Module):
 # --- ours, with their weights --------------------------------------------------------------------
 
 
-def imported(state: dict[str, Tensor], kind: Any, **settings: Any) -> ProximalDenoiser:
+def imported(state: dict[str, Any], kind: Any, **settings: Any) -> ProximalDenoiser:
     """Their weights as a user would import them."""
     with tempfile.TemporaryDirectory() as folder:
         torch.save(state, Path(folder) / "file.pt")
@@ -207,10 +208,10 @@ def silent(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return call(x)
 
 
-def step(model: Any, loss: Callable[[], Tensor], clip: Callable[[], None]) -> None:
+def step(model: Any, loss: Callable[[], Tensor], clip: Callable[[], None] = lambda: None) -> None:
     """A training step without its optimizer."""
     model.zero_grad()
-    loss().backward()
+    torch.autograd.backward(loss())
     clip()
 
 
@@ -291,18 +292,13 @@ def penalties(theirs: PublishedGS, ours: GradientStep, rounds: int) -> Iterator[
     (hv,) = torch.autograd.grad(theirs.grad_g(leaf, create_graph=True), leaf, v)
     agreement = apart(ours.second_derivative(noisy, v).detach(), (v * hv).flatten(1).sum(1))
     for products in (5, 10, 50):
-        yield Row(
-            "Prox-PnP",
-            f"penalized step, {products} products",
-            f"v^T H v {agreement}" if products == 5 else "",
-            *raced(
-                lambda n=products: step(
-                    theirs, lambda: theirs.penalized(noisy, clean, n), lambda: None
-                ),
-                lambda n=products: step(ours, lambda: mine(n), lambda: None),
-                rounds if products < 50 else 2,
-            ),
+        times = raced(
+            partial(step, theirs, partial(theirs.penalized, noisy, clean, products)),
+            partial(step, ours, partial(mine, products)),
+            rounds if products < 50 else 2,
         )
+        found = f"v^T H v {agreement}" if products == 5 else ""
+        yield Row("Prox-PnP", f"penalized step, {products} products", found, *times)
 
 
 def rows(rounds: int = 7) -> Iterator[Row]:

@@ -41,7 +41,7 @@ def cost(make: Callable[[], ProximalDenoiser], rounds: int = 3) -> dict[int, flo
     noise = torch.randn(picture.shape, generator=torch.Generator().manual_seed(0))
     noisy = picture + LEVEL * noise
 
-    def call(x: Tensor) -> Tensor:
+    def call(x: Tensor) -> object:
         with torch.no_grad():
             return denoiser(x, LEVEL)
 
