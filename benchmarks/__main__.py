@@ -68,6 +68,12 @@ def main() -> None:
             )
     console.print(table)
 
+    found = scaled.training("lpn-photographs")
+    console.print(
+        f"training step of lpn-photographs: {1e3 * found['ours']:.0f} ms, compiled "
+        f"{1e3 * found['compiled']:.0f} ms"
+    )
+
     table = Table(title=f"PnP-PGD, 64 x 64, batch {pnp.BATCH}, {pnp.ITERATIONS} iterations")
     for column in ("problem", "denoiser", "recorded", "s", "x its own calls", "bound"):
         table.add_column(column)

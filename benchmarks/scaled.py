@@ -7,6 +7,7 @@ same tensors with nothing in between: what no implementation can do without.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -75,4 +76,24 @@ def calls(name: str, side: int, batch: int = 1, *, compiled: bool = False) -> di
 
         quick()
         runners["compiled"] = quick
+    return race(runners, rounds=7)
+
+
+def training(name: str, side: int = 64, batch: int = 4) -> dict[str, float]:
+    """Median seconds of a training step of a shipped LPN, as it is and compiled.
+
+    A gradient-step denoiser differentiates inside its forward pass, and PyTorch does not compile
+    the derivative of that.
+    """
+    denoiser = load(name).train()
+    x = torch.rand(batch, denoiser.channels, side, side, generator=torch.Generator().manual_seed(0))
+
+    def step(forward: Callable[..., Tensor]) -> None:
+        denoiser.zero_grad()
+        torch.autograd.backward(forward(x, LEVEL).square().mean())
+
+    runners: dict[str, Callable[[], object]] = {
+        "ours": partial(step, denoiser),
+        "compiled": partial(step, torch.compile(denoiser)),
+    }
     return race(runners, rounds=7)

@@ -291,6 +291,17 @@ def test_a_compiler_makes_one_graph(make: Callable[[], ProximalDenoiser]) -> Non
         torch.testing.assert_close(compiled(images()), model(images()))  # type: ignore[no-untyped-call]
 
 
+def test_a_compiler_makes_one_graph_of_the_training_of_an_lpn() -> None:
+    model, gradients = lpn().train(), []
+    for forward in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
+        model.zero_grad()
+        forward(images()).square().sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    assert gradients[0]
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_the_jobs(waits: Counter[str]) -> None:
     model, x = lpn().to(NAME), images(4)
     there, problem = x.to(NAME), DEBLURRING.to(torch.device(NAME))
