@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from proxmatch._internal.cluster import check_versions, connected
+from proxmatch._internal.files import UNFINISHED
 from proxmatch._internal.journal import Journal
 from proxmatch._internal.locks import LOCK, owned
 from proxmatch._internal.provenance import versions
@@ -342,3 +343,22 @@ def test_a_truncated_state_is_named(pictures: Path, tmp_path: Path, proxmatch: R
     assert done.code == 2
     assert "truncated or foreign" in done.err
     load(out / "model")  # what was there is whole
+
+
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path) -> None:
+    """By the next owner of the folder; what a live one writes below stays."""
+    inner, other = tmp_path / "model", tmp_path / "other"
+    inner.mkdir()
+    code = (
+        "import os, pathlib, sys; from proxmatch._internal import files\n"
+        "os.replace = lambda *places: os.kill(os.getpid(), 9)\n"
+        "files.write_together(pathlib.Path(sys.argv[1]), {'picture.png': b'half', 'x' * 255: b''})"
+    )
+    for folder in (tmp_path, inner):
+        assert subprocess.run([sys.executable, "-c", code, folder]).returncode == -signal.SIGKILL
+        assert len(list(folder.glob(f".*{UNFINISHED}"))) == 2
+    with owned(other):
+        (other / f".a{UNFINISHED}").touch()
+        with owned(tmp_path):
+            assert not [*tmp_path.glob(f".*{UNFINISHED}"), *inner.iterdir()]
+        assert (other / f".a{UNFINISHED}").exists()

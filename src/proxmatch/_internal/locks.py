@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from proxmatch._internal.files import clear_unfinished
 from proxmatch.errors import FolderInUseError, InputError
 
 _fcntl: Any = import_module("fcntl") if os.name == "posix" else None
@@ -27,6 +28,8 @@ LOCK = ".proxmatch.lock"
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Make a folder, if need be, and own it for the length of the block; an empty one goes again.
+
+    What an earlier owner left half written, because it was killed, is removed.
 
     Args:
         folder: for the output of one run.
@@ -46,6 +49,7 @@ def owned(folder: Path) -> Iterator[None]:
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps(owner).encode())
+        clear_unfinished(folder, unless=LOCK)
         yield
     except OSError as error:
         if error.filename is None and error.strerror:  # a full disk says nothing of where
