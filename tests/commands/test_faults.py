@@ -213,13 +213,7 @@ def test_ray_with_a_worker_killed_reconstructs_what_one_process_does(
     killer.join()
     assert killed
     assert (done.code, done.err) == (alone.code, alone.err)
-    found, expected = (
-        json.loads((tmp_path / name / "reconstruction.json").read_text())
-        for name in ("ray", "alone")
-    )
-    assert found == expected
-    for k in range(12):
-        name = f"{k}.png"
+    for name in ("reconstruction.json", *(f"{k}.png" for k in range(12))):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -133,7 +134,7 @@ class FileBatch:
                     f"{files[target]} and {path} would both become {target}; reconstruct them into "
                     "different folders"
                 )
-            if (out / target).resolve() == path.resolve():
+            if os.path.exists(there := f"{out}/{target}") and os.path.samefile(there, path):
                 raise InputError(f"{path} would be overwritten; choose another --out")
         settings = {
             "model": name,
@@ -210,10 +211,11 @@ class FileBatch:
         if not results:
             name, reason = next(iter(skipped.items()))
             raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
-        self._write({**done, **results})
+        results = {name: results[name] for name in self.files if name in results}
+        self._write(results | done)
         if skipped:
             warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
-        return {name: results[name] for name in self.files if name in results}
+        return results
 
     def _write(self, results: dict[str, dict[str, Any]]) -> None:
         record = {"settings": self.settings, "files": results}
