@@ -48,7 +48,7 @@ jobs(folder)
 END
 
 on head "$bin/ray" start --head --node-ip-address=$head --port=6379 --num-cpus=0 \
-    --include-dashboard=false --disable-usage-stats > "$work/head.log" 2>&1
+    --include-dashboard=false --disable-usage-stats --temp-dir="$work/r" > "$work/head.log" 2>&1
 on far unshare --mount sh -c "mount -t tmpfs tmpfs /tmp && exec '$bin/ray' start \
     --address=$head:6379 --node-ip-address=$far --num-cpus=2 --block" > "$work/far.log" 2>&1 &
 for _ in $(seq 60); do

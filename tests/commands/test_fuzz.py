@@ -81,7 +81,19 @@ def test_settings_of_any_content(tmp_path: Path, content: object) -> None:
 
 
 @usual(60)
-@given(text=st.text(max_size=60) | st.sampled_from(["!!python/object/apply:os.system ['true']"]))
+@given(
+    text=st.text(max_size=60)
+    | st.sampled_from(
+        [
+            "!!python/object/apply:os.system ['true']",
+            "[" * 3000,
+            "{a: " * 3000,
+            f"steps: {'9' * 5000}",
+            "steps: 9999-99-99",
+            "steps: 2001-01-01T00:00:00+99:99",
+        ]
+    )
+)
 def test_settings_of_any_text(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))

@@ -46,7 +46,7 @@ def owned(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     handle = _acquire(path)
     try:
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps(owner).encode())
         clear_unfinished(folder, unless=LOCK)
@@ -56,7 +56,8 @@ def owned(folder: Path) -> Iterator[None]:
             raise OSError(error.errno, error.strerror, str(folder)) from error
         raise
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that has become read-only: the lock is worth nothing now
+            path.unlink(missing_ok=True)
         os.close(handle)
         if new:  # and nothing came of it
             with suppress(OSError):
@@ -77,12 +78,15 @@ def _acquire(path: Path) -> int:
             continue
         owner = _owner(path)
         os.close(handle)
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(owner.get("since", 0))))
         raise FolderInUseError(
             f"{path.parent} is in use by process {owner.get('pid', '?')} on "
-            f"{owner.get('host', 'an unknown machine')} since {since}; wait for it, or choose "
-            f"another folder (its lock is {path.name})"
+            f"{owner.get('host', 'an unknown machine')} since {owner.get('since', '?')}; wait for "
+            f"it, or choose another folder (its lock is {path.name})"
         )
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M")
 
 
 def _held(handle: int, path: Path) -> bool:

@@ -76,7 +76,7 @@ def read_folder(path: Path) -> Folder:
         raise DataError(f"{path} is not a folder: give the --out folder of `proxmatch reproduce`")
     if not any((path / part).exists() for part in PARTS):
         raise DataError(f"{path} holds no part of an experiment ({', '.join(PARTS)})")
-    tables = sorted(inside(path, "tables").glob("*.md"))
+    tables = [inside(path, f"tables/{p.name}") for p in sorted((path / "tables").glob("*.md"))]
     figures = _json(inside(path, "figures/index.json"), list[Figure]) or []
     return Folder(
         path=path,
@@ -85,7 +85,7 @@ def read_folder(path: Path) -> Folder:
         iterations=list(_iterations(inside(path, "iterations.csv"))),
         cells=[row for _, row in _rows(inside(path, "cells.csv"), ())],
         claims=_json(inside(path, "claims.json"), list[ClaimRecord]) or [],
-        tables={table.stem: _text(inside(path, f"tables/{table.name}")) for table in tables},
+        tables={table.stem: _text(table) for table in tables if table.is_file()},
         figures=[f for f in figures if inside(path, f"figures/{f.name}.png").is_file()],
         pictures=_json(inside(path, "pictures/index.json"), Pictures),
     )
