@@ -258,6 +258,17 @@ def test_a_stale_lock_is_no_hindrance(tmp_path: Path, content: bytes) -> None:
     assert not (tmp_path / LOCK).exists()
 
 
+def test_a_lock_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    """As it may be in a folder from a stranger."""
+    mine, out = tmp_path / "mine.txt", tmp_path / "out"
+    mine.write_text("mine")
+    out.mkdir()
+    (out / LOCK).symlink_to(mine)
+    with pytest.raises(OSError, match=LOCK), owned(out):
+        pass
+    assert mine.read_text() == "mine"
+
+
 def test_the_owner_is_named_even_when_the_work_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), owned(tmp_path):
         _ = 1 / 0

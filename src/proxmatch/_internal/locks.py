@@ -23,6 +23,8 @@ from proxmatch.errors import FolderInUseError, InputError
 _fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
 LOCK = ".proxmatch.lock"
+#: The lock file is written to: a link in its place would lead to a file of somebody else.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
@@ -66,7 +68,7 @@ def owned(folder: Path) -> Iterator[None]:
 
 def _acquire(path: Path) -> int:
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o644)
         if not _held(handle, path):
             try:
                 same = os.fstat(handle).st_ino == path.stat().st_ino
