@@ -41,9 +41,9 @@ FORBIDDEN = (
 _seen: list[list[str]] = []
 
 
-def usual(examples: int) -> settings:
-    """So many examples, or as many as the profile says where that is more."""
-    return settings(max_examples=max(examples, settings().max_examples))
+def usual(examples: int, share: float = 1.0) -> settings:
+    """So many examples, or a share of those of the profile where that is more."""
+    return settings(max_examples=max(examples, int(share * settings().max_examples)))
 
 
 def attempt(

@@ -50,7 +50,7 @@ def changed(folder: Path, experiment: Path) -> Path:
     return folder
 
 
-@usual(30)
+@usual(30, share=0.4)
 @given(file=st.sampled_from(FILES), changes=edits, keep=parts)
 def test_damaged_files(
     tmp_path: Path, experiment: Path, file: str, changes: list[tuple[float, bytes]], keep: float
@@ -60,7 +60,7 @@ def test_damaged_files(
     check(folder)
 
 
-@usual(30)
+@usual(30, share=0.4)
 @given(
     file=st.sampled_from([file for file in FILES if file.endswith("json")]),
     content=values,

@@ -168,7 +168,7 @@ def _png_data(content: bytes | bytearray) -> Iterator[bytes]:
     while place + 8 <= len(content):
         size, kind = struct.unpack_from(">I4s", content, place)
         if kind == b"IDAT":
-            yield content[place + 8 : place + 8 + size]
+            yield bytes(content[place + 8 : place + 8 + size])
         place += 12 + size
 
 

@@ -150,7 +150,8 @@ class FileBatch:
         """What an earlier run with the same settings left in the folder, by name."""
         path, journal = self.out / RECORD, Journal(self.out / JOURNAL)
         if not path.exists() and not journal.exists():
-            there = [name for name in self.files if (self.out / name).exists()]
+            found = {file.name for file in self.out.iterdir()} if self.out.is_dir() else ()
+            there = [name for name in self.files if name in found]
             if there:
                 raise InputError(
                     f"{self.out / there[0]} is there already, and was not written by reconstruct; "
