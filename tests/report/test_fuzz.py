@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -83,3 +84,9 @@ def test_links_do_not_lead_out_of_the_folder(tmp_path: Path, experiment: Path, f
     (folder / file).symlink_to(secret)
     with pytest.raises(DataError, match=r"outside"):
         write_report(folder)
+
+
+def test_a_pipe_in_the_place_of_a_table_is_not_waited_for(tmp_path: Path, experiment: Path) -> None:
+    folder = changed(tmp_path / "folder", experiment)
+    os.mkfifo(folder / "tables" / "pipe.md")
+    check(folder)
