@@ -16,7 +16,7 @@ RUN_TESTS := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 # Lines and branches of the package that the tests must reach, in percent.
 FLOOR ?= 85
 
-.PHONY: demo test pytest coverage lint docs audit bench bench-learning bench-large clean
+.PHONY: demo test pytest coverage lint docs audit bench bench-learning bench-large soak clean
 
 demo: $(READY)
 	$(BIN)/proxmatch demo --out $(DEMO_OUT)
@@ -55,6 +55,10 @@ bench-learning: $(READY)
 # A 4096 x 4096 picture beside one of 512 x 512: a quarter of an hour.
 bench-large: $(READY)
 	$(BIN)/python -m benchmarks.large
+
+# Commands killed at random moments for an hour, with too little memory (MINUTES=10 for less).
+soak: $(READY)
+	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60)
 
 clean:
 	rm -rf .venv .venv-* $(DEMO_OUT) docs/_build docs/api docs/auto_gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* dist build

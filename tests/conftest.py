@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -11,7 +13,11 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-settings.load_profile("proxmatch")
+# HYPOTHESIS_PROFILE=many: for a night, with other examples each time; none may hang.
+settings.register_profile(
+    "many", settings.get_profile("proxmatch"), max_examples=2500, derandomize=False, deadline=10_000
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "proxmatch"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -22,6 +22,8 @@ from skimage.data import camera
 
 from proxmatch import __version__, diagnosis
 from proxmatch.baselines import Wiener
+from proxmatch.commands import _screen
+from proxmatch.commands.reconstruct import _table
 from proxmatch.data import ImageDomain, read_file
 from proxmatch.denoisers import LPN, LPNConfig, load, save, shipped
 from proxmatch.metrics import psnr, ssim
@@ -42,6 +44,16 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip().splitlines()[-1] == "[]", done.stderr
     for name in ("info", "models", "import", "train", "adapt", "reconstruct", "diagnose"):
         assert name in done.stdout
+
+
+def test_of_many_files_the_first_hundred_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"size": "64 x 64", "status": "completed", "steps": 2}
+    _screen.show(
+        {}, False, _table({f"{k}.png": result for k in range(20_000)}, "deblurring", False)
+    )
+    shown = capsys.readouterr().out
+    assert shown.count(".png") == 100
+    assert "and 19900 more" in shown
 
 
 def test_info_and_models(proxmatch: Run) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 import torch
 
 from proxmatch._internal.cluster import check_versions, connected
+from proxmatch._internal.files import UNFINISHED
 from proxmatch._internal.journal import Journal
 from proxmatch._internal.locks import LOCK, owned
 from proxmatch._internal.provenance import versions
+from proxmatch.data import decoding, encode_image
 from proxmatch.denoisers import load
 from proxmatch.errors import EngineError, FolderInUseError
 from proxmatch.learning import state
@@ -217,18 +222,13 @@ def test_ray_with_a_worker_killed_reconstructs_what_one_process_does(
     killer.join()
     assert killed
     assert (done.code, done.err) == (alone.code, alone.err)
-    found, expected = (
-        json.loads((tmp_path / name / "reconstruction.json").read_text())
-        for name in ("ray", "alone")
-    )
-    assert found == expected
-    for k in range(12):
-        name = f"{k}.png"
+    for name in ("reconstruction.json", *(f"{k}.png" for k in range(12))):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
 
 
-def test_what_a_cluster_lacks_is_told_at_once() -> None:
+def test_what_a_cluster_lacks_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # of a cluster that was not asked for
     with connected(None, workers=1, cpus=1):
         begun = "a task needs 1 CPU.s. and 1 GPU.s. on one node, and none .* .at most 1 CPU.s., 0"
         with pytest.raises(EngineError, match=begun), connected(None, workers=1, gpus=1):
@@ -261,6 +261,17 @@ def test_a_stale_lock_is_no_hindrance(tmp_path: Path, content: bytes) -> None:
     with owned(tmp_path):
         assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
     assert not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    """As it may be in a folder from a stranger."""
+    mine, out = tmp_path / "mine.txt", tmp_path / "out"
+    mine.write_text("mine")
+    out.mkdir()
+    (out / LOCK).symlink_to(mine)
+    with pytest.raises(OSError, match=LOCK), owned(out):
+        pass
+    assert mine.read_text() == "mine"
 
 
 def test_the_owner_is_named_even_when_the_work_fails(tmp_path: Path) -> None:
@@ -347,3 +358,117 @@ def test_a_truncated_state_is_named(pictures: Path, tmp_path: Path, proxmatch: R
     assert done.code == 2
     assert "truncated or foreign" in done.err
     load(out / "model")  # what was there is whole
+
+
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path) -> None:
+    """By the next owner of the folder; what a live one writes below stays."""
+    inner, other = tmp_path / "model", tmp_path / "other"
+    inner.mkdir()
+    code = (
+        "import os, pathlib, sys; from proxmatch._internal import files\n"
+        "os.replace = lambda *places: os.kill(os.getpid(), 9)\n"
+        "files.write_together(pathlib.Path(sys.argv[1]), {'picture.png': b'half', 'x' * 255: b''})"
+    )
+    for folder in (tmp_path, inner):
+        assert subprocess.run([sys.executable, "-c", code, folder]).returncode == -signal.SIGKILL
+        assert len(list(folder.glob(f".*{UNFINISHED}"))) == 2
+    with owned(other):
+        (other / f".a{UNFINISHED}").touch()
+        with owned(tmp_path):
+            assert not [*tmp_path.glob(f".*{UNFINISHED}"), *inner.iterdir()]
+        assert (other / f".a{UNFINISHED}").exists()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_disk_that_becomes_read_only(
+    number: int,
+    small: Models,
+    pictures: Path,
+    tmp_path: Path,
+    proxmatch: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not even the lock can be removed; when it can be written again, the command goes on."""
+    out = tmp_path / "out"
+    arguments = (
+        "reconstruct", small["gs"], pictures, "--problem", "denoising", "--batch", 1,
+        "--iterations", 1, "--out", out,
+    )  # fmt: skip
+    make = tempfile.mkstemp
+
+    def refuse(*arguments: object, **options: object) -> Any:
+        raise OSError(number, os.strerror(number), str(out))
+
+    def until_the_third(suffix: str, prefix: str, folder: Path) -> tuple[int, str]:
+        if "picture2" in prefix:
+            patch.setattr(Path, "unlink", refuse)
+            refuse()
+        return make(suffix, prefix, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "mkstemp", until_the_third)
+        done = proxmatch(*arguments)
+    assert done.code == 2
+    assert os.strerror(number) in done.err
+    assert len(done.err.splitlines()) == 1
+    assert (out / LOCK).exists()
+    stamp = (out / "picture1.png").stat().st_mtime_ns
+    assert proxmatch(*arguments).code in WRITTEN
+    assert len(list(out.glob("*.png"))) == 6
+    assert (out / "picture1.png").stat().st_mtime_ns == stamp
+    assert not [file for file in out.iterdir() if file.name.startswith(".")]
+
+
+def test_a_clock_that_jumps(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done is known by its content, whatever its time, and a lock by its owner."""
+    out = tmp_path / "out"
+    arguments = (
+        "reconstruct", small["gs"], pictures, "--problem", "denoising", "--iterations", 1,
+        "--out", out,
+    )  # fmt: skip
+    assert proxmatch(*arguments).code in WRITTEN
+    for then in (0, 2**33):  # 1970 and 2242
+        for file in (*out.iterdir(), pictures / "picture0.png"):
+            os.utime(file, (then, then))
+        (out / LOCK).write_text(json.dumps({"pid": 1, "since": 10.0**30}))
+        monkeypatch.setattr(time, "time", lambda then=then: 2**33 - then)
+        assert proxmatch(*arguments).code in WRITTEN
+        assert all(file.stat().st_mtime == then for file in out.glob("*.png"))
+
+
+@pytest.mark.parametrize("how", ["vanishes", "changes"])
+def test_a_picture_that_is_not_what_it_was(
+    how: str, small: Models, tmp_path: Path, proxmatch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named and left out; the next run takes it as it is then."""
+    content = encode_image(torch.rand(3, 16, 16))
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(content)
+    real = decoding._decoded
+
+    def decoded(file: BinaryIO, most: int) -> decoding.Pixels:
+        pixels = real(file, most)
+        if file.name.endswith("a.png"):
+            (tmp_path / "b.png").unlink(missing_ok=True)
+            if how == "changes":
+                (tmp_path / "b.png").write_bytes(content)
+        elif how == "changes":
+            (tmp_path / "b.png").write_bytes(encode_image(torch.zeros(3, 16, 18)))
+        return pixels
+
+    arguments = (
+        "reconstruct", small["gs"], tmp_path, "--problem", "denoising", "--iterations", 1,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "_decoded", decoded)
+        done = proxmatch(*arguments)
+    assert done.code in WRITTEN
+    assert "b.png" in done.err
+    assert {"vanishes": "no such file", "changes": "changed while it was read"}[how] in done.err
+    assert {file.name for file in (tmp_path / "out").glob("*.png")} == {"a.png"}
+    (tmp_path / "b.png").write_bytes(content)
+    assert proxmatch(*arguments).code in WRITTEN
+    assert (tmp_path / "out" / "b.png").exists()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import tracemalloc
 import warnings
 import zlib
 from pathlib import Path
@@ -217,3 +218,54 @@ def test_links_are_followed_to_regular_files_only(tmp_path: Path) -> None:
     for name in ("broken.png", "pipe.png"):
         with pytest.raises(DataError, match="not a regular one"):
             read(tmp_path / name)
+
+
+def bomb(kind: str) -> bytes:
+    """A picture of 8 x 8 in 16-bit colors whose data goes on for 64 MB."""
+    endless = zlib.compress(bytes(1 << 26))
+    if kind == "png":
+        parts = (
+            (b"IHDR", struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, 0)),
+            (b"IDAT", endless),
+            (b"IEND", b""),
+        )
+        return b"\x89PNG\r\n\x1a\n" + b"".join(
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+            for name, data in parts
+        )
+    data, compression = (endless, 8) if kind == "deflate" else (b"\x81\0" * (1 << 19), 32773)
+    tags = {
+        256: 8,
+        257: 8,
+        258: 0,
+        259: compression,
+        262: 2,
+        273: 0,
+        277: 3,
+        278: 8,
+        279: len(data),
+    }
+    begin = 8 + 2 + 12 * len(tags) + 4
+    tags |= {258: begin, 273: begin + 6}
+    entries = b"".join(
+        struct.pack("<HHII", tag, 3 if tag == 258 else 4, 3 if tag == 258 else 1, value)
+        for tag, value in tags.items()
+    )
+    head = b"II*\0" + struct.pack("<IH", 8, len(tags))
+    return head + entries + bytes(4) + struct.pack("<HHH", 16, 16, 16) + data
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("png", "more than its header"), ("deflate", "more than its header"), ("packbits", "deflate")],
+)
+def test_data_without_end_is_not_inflated(tmp_path: Path, kind: str, reason: str) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(bomb(kind))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=reason):
+            decoding.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()

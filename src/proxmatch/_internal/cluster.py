@@ -45,7 +45,8 @@ def connected(address: str | None, *, workers: int, cpus: int = 1, gpus: int = 0
         check_address(address)
     mine = not ray.is_initialized()
     if mine:
-        here = {"num_cpus": workers * cpus, "include_dashboard": False}
+        # Without "local" Ray joins what it finds in its folder, were it a cluster that is dead.
+        here = {"address": "local", "num_cpus": workers * cpus, "include_dashboard": False}
         try:
             ray.init(
                 **({"address": address} if address else here),

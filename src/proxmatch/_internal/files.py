@@ -1,10 +1,13 @@
-"""Writing files so that nothing is ever half written."""
+"""Writing files so that nothing is ever half written, and nothing half written is left behind."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+
+#: How the name of a file ends that is being written, or whose writer was killed.
+UNFINISHED = ".unfinished"
 
 
 def write_together(folder: Path, files: dict[str, bytes]) -> None:
@@ -20,7 +23,7 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
     written: list[tuple[str, Path]] = []
     try:
         for name, content in files.items():
-            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+            handle, temporary = tempfile.mkstemp(UNFINISHED, f".{name[:40]}.", folder)
             written.append((temporary, folder / name))
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -32,3 +35,19 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
     finally:
         for temporary, _ in written:
             Path(temporary).unlink(missing_ok=True)
+
+
+def clear_unfinished(folder: Path, unless: str) -> None:
+    """Remove what a killed process left half written in a folder that nobody else writes to now.
+
+    Args:
+        folder: to look in, and in the folders below it; links are not followed.
+        unless: a file that says of a folder below that somebody does.
+    """
+    for place, below, names in os.walk(folder):
+        if unless in names and Path(place) != folder:
+            below.clear()
+            continue
+        for name in names:
+            if name.startswith(".") and name.endswith(UNFINISHED):
+                (Path(place) / name).unlink(missing_ok=True)

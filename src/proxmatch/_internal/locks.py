@@ -17,16 +17,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from proxmatch._internal.files import clear_unfinished
 from proxmatch.errors import FolderInUseError, InputError
 
 _fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
 LOCK = ".proxmatch.lock"
+#: The lock file is written to: a link in its place would lead to a file of somebody else.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Make a folder, if need be, and own it for the length of the block; an empty one goes again.
+
+    What an earlier owner left half written, because it was killed, is removed.
 
     Args:
         folder: for the output of one run.
@@ -43,16 +48,18 @@ def owned(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     handle = _acquire(path)
     try:
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps(owner).encode())
+        clear_unfinished(folder, unless=LOCK)
         yield
     except OSError as error:
         if error.filename is None and error.strerror:  # a full disk says nothing of where
             raise OSError(error.errno, error.strerror, str(folder)) from error
         raise
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that has become read-only: the lock is worth nothing now
+            path.unlink(missing_ok=True)
         os.close(handle)
         if new:  # and nothing came of it
             with suppress(OSError):
@@ -61,7 +68,7 @@ def owned(folder: Path) -> Iterator[None]:
 
 def _acquire(path: Path) -> int:
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o644)
         if not _held(handle, path):
             try:
                 same = os.fstat(handle).st_ino == path.stat().st_ino
@@ -73,12 +80,15 @@ def _acquire(path: Path) -> int:
             continue
         owner = _owner(path)
         os.close(handle)
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(owner.get("since", 0))))
         raise FolderInUseError(
             f"{path.parent} is in use by process {owner.get('pid', '?')} on "
-            f"{owner.get('host', 'an unknown machine')} since {since}; wait for it, or choose "
-            f"another folder (its lock is {path.name})"
+            f"{owner.get('host', 'an unknown machine')} since {owner.get('since', '?')}; wait for "
+            f"it, or choose another folder (its lock is {path.name})"
         )
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M")
 
 
 def _held(handle: int, path: Path) -> bool:

@@ -80,15 +80,19 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        host = headers.get("host", "")
-        name = (urlsplit(f"//{host}").hostname or "").lower()
-        origin = headers.get("origin")
-        stranger = origin is not None and urlsplit(origin).netloc != host
-        if name not in self.hosts or stranger:
+        if not self._ours(headers.get("host", ""), headers.get("origin")):
             refusal = JSONResponse({"error": "this address is not served here"}, status_code=403)
             await refusal(scope, receive, dressed)
             return
         await self.app(scope, receive, dressed)
+
+    def _ours(self, host: str, origin: str | None) -> bool:
+        """Whether a request names this machine, and comes from its page or from none."""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+            return name in self.hosts and (origin is None or urlsplit(origin).netloc == host)
+        except ValueError:  # no address at all
+            return False
 
 
 class Server:
@@ -287,7 +291,7 @@ async def _wish(request: Request, kind: type[Any]) -> Any:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise InputError(f"{where}: {first['msg']}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError("the request is no JSON") from None
     return wish
 

@@ -189,20 +189,57 @@ class Wiener(ProximalDenoiser):
         return values.sigmoid()
 
     def _filter(self, x: Tensor, gain: Tensor) -> Tensor:
-        coefficients = gain * self._analyze(x)
-        rows, cols = (_cosines(n, x.dtype, x.device) for n in x.shape[-2:])
-        return torch.einsum("ji,bjhw->bihw", self._axes(x), rows.T @ coefficients @ cols)
+        return _filtered(x, self._axes(x), gain)
 
     def _analyze(self, x: Tensor) -> Tensor:
-        """C Q x: coefficients along the color axes at the frequencies, the shape of x."""
-        rows, cols = (_cosines(n, x.dtype, x.device) for n in x.shape[-2:])
-        return rows @ torch.einsum("ij,bjhw->bihw", self._axes(x), x) @ cols.T
+        return _coefficients(x, self._axes(x))
 
     def _axes(self, x: Tensor) -> Tensor:
         return constant(torch.tensor(self.config.axes, dtype=torch.float64), x)
 
     def _mean(self, x: Tensor) -> Tensor:
         return constant(torch.tensor(self.config.mean, dtype=torch.float64), x)[:, None, None]
+
+
+class WienerOfEach:
+    """A Wiener filter for each image of a batch, all applied together.
+
+    Args:
+        filters: B of them.
+        like: images they are for, ``(B, C, H, W)``.
+    """
+
+    def __init__(self, filters: Sequence[Wiener], like: Tensor) -> None:
+        exact = torch.float64
+        self.mean = torch.tensor([f.config.mean for f in filters], dtype=exact).to(like)
+        self.axes = torch.tensor([f.config.axes for f in filters], dtype=exact).to(like)
+        self.gain = torch.stack([f.to(like)._gain(like).detach() for f in filters])
+
+    def __call__(self, x: Tensor, which: Tensor) -> Tensor:
+        """D_i(x_i).
+
+        Args:
+            x: some of the images, ``(b, C, H, W)``.
+            which: their numbers i, ``(b,)``.
+        """
+        mean, axes, gain = self.mean, self.axes, self.gain
+        if len(which) < len(gain):
+            mean, axes, gain = mean[which], axes[which], gain[which]
+        mean = mean[..., None, None]
+        return mean + _filtered(x - mean, axes, gain)
+
+
+def _filtered(x: Tensor, axes: Tensor, gain: Tensor) -> Tensor:
+    """Q^T C^T G C Q x, with one Q and G, or one for each image."""
+    coefficients = gain * _coefficients(x, axes)
+    rows, cols = (_cosines(n, x.dtype, x.device) for n in x.shape[-2:])
+    return torch.einsum("...ji,...jhw->...ihw", axes, rows.T @ coefficients @ cols)
+
+
+def _coefficients(x: Tensor, axes: Tensor) -> Tensor:
+    """C Q x: coefficients along the color axes at the frequencies, the shape of x."""
+    rows, cols = (_cosines(n, x.dtype, x.device) for n in x.shape[-2:])
+    return rows @ torch.einsum("...ij,...jhw->...ihw", axes, x) @ cols.T
 
 
 def wiener_filter(

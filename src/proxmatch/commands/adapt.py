@@ -97,7 +97,7 @@ def command(
     arguments |= {"budget": budget} if images is not None and method == "auto" else {}
     with owned(out), _screen.interruptible(lambda: "the same command continues, or starts again"):
         result = _run(choice, arguments, out, place)
-    record = _record(list(choice), method, out, result)
+        record = _record(list(choice), method, out, result)
     lines: list[Any] = [_tried(result) or f"{result.status}, weights of step {result.step}"]
     if len(result.nearness) > 1:
         told = ", ".join(f"{name} {value:.1f}" for name, value in result.nearness.items())

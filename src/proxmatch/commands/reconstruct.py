@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,9 @@ from proxmatch.commands._options import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+#: Files that are listed on the screen; reconstruction.json has all of them.
+SHOWN = 100
 
 
 def command(
@@ -143,8 +147,10 @@ def _table(results: dict[str, dict[str, Any]], problem: str, simulate: bool) -> 
     header = ("file", "size", "status", "steps", *quality)
     rows = [
         (name, str(r["size"]), str(r["status"]), str(r["steps"]), *(_number(r[q]) for q in quality))
-        for name, r in results.items()
+        for name, r in islice(results.items(), SHOWN)
     ]
+    if len(results) > SHOWN:
+        rows.append((f"and {len(results) - SHOWN} more", *[""] * (len(header) - 1)))
     if simulate and len(results) > 1:
         means = [_mean([r[q] for r in results.values()]) for q in quality]
         rows.append(("mean", "", "", "", *map(_number, means)))

@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import struct
 import warnings
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,6 +39,8 @@ MAX_PIXELS = 100_000_000
 Pixels = npt.NDArray[np.unsignedinteger[Any]]
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP")
+_DEFLATE = (8, 32946)  # compressions of TIFF
+_PIECE = 1 << 20  # bytes that are inflated at a time
 _ORIENTATION, _BITS, _PHOTOMETRIC, _SAMPLES = 274, 258, 262, 277  # TIFF tags; EXIF shares the first
 
 
@@ -52,9 +58,14 @@ def load(path: Path, most: int = MAX_PIXELS) -> tuple[Pixels, str]:
         if not path.is_file():
             raise DataError("no such file, or not a regular one")
         with path.open("rb") as file:
+            before = os.fstat(file.fileno())
             pixels = _decoded(file, most)
             file.seek(0)
-            return pixels, hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            after = os.fstat(file.fileno())
+            if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+                raise DataError("changed while it was read: wait until it is written")
+            return pixels, digest
     except OSError as error:  # its text would name the path
         raise DataError(f"cannot be opened: {error.strerror}") from None
 
@@ -131,7 +142,10 @@ def _deep_colors(image: Any, file: BinaryIO) -> Pixels:
     if image.format == "PNG" and "transparency" not in image.info:
         from torchvision.io import ImageReadMode, decode_png  # rarely needed, slow to import
 
-        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        content = bytearray(file.read())
+        channels = len(image.getbands())
+        _check_deflated(_png_data(content), 2 * image.height * (image.width * channels + 1) + 7)
+        data = torch.frombuffer(content, dtype=torch.uint8)
         decoded: Pixels = decode_png(data, mode=ImageReadMode.UNCHANGED).permute(1, 2, 0).numpy()
         return decoded
     if image.format == "TIFF" and image.mode == "RGB" and image.tag_v2.get(_SAMPLES) == 3:
@@ -139,15 +153,43 @@ def _deep_colors(image: Any, file: BinaryIO) -> Pixels:
             page = tifffile.TiffFile(file).pages.first
             if page.size != 3 * image.width * image.height:
                 raise DataError("damaged: its header contradicts itself")
+            if page.compression in _DEFLATE:
+                for place, number in zip(page.dataoffsets, page.databytecounts, strict=True):
+                    file.seek(place)
+                    _check_deflated([file.read(number)], page.nbytes)
+            elif page.compression != 1:
+                raise DataError("16-bit colors, compressed, but not by deflate: convert it")
             pixels = np.asarray(page.asarray())
         except (KeyError, ValueError) as error:
             if "imagecodecs" not in str(error):
                 raise
-            raise DataError(
-                "compressed 16-bit colors: install imagecodecs, or convert it"
-            ) from None
+            raise DataError("16-bit colors, compressed in a rare way: convert it") from None
         return np.moveaxis(pixels, 0, -1) if page.axes == "SYX" else pixels
     raise DataError("16-bit colors with transparency or of another color space: convert it")
+
+
+def _png_data(content: bytes | bytearray) -> Iterator[bytes]:
+    """The compressed pixels of a PNG file, chunk by chunk."""
+    place = 8
+    while place + 8 <= len(content):
+        size, kind = struct.unpack_from(">I4s", content, place)
+        if kind == b"IDAT":
+            yield bytes(content[place + 8 : place + 8 + size])
+        place += 12 + size
+
+
+def _check_deflated(parts: Iterable[bytes], most: int) -> None:
+    """Raise DataError if parts of a stream inflate to more than ``most`` bytes.
+
+    Decoders of 16-bit colors would inflate all of it: a thousand times the size of the file.
+    """
+    stream = zlib.decompressobj()
+    for part in parts:
+        while part:
+            most -= len(stream.decompress(part, _PIECE))
+            part = stream.unconsumed_tail
+            if most < 0:
+                raise DataError("damaged: it holds more than its header says")
 
 
 def _on_white(pixels: Pixels) -> Pixels:

@@ -58,9 +58,11 @@ def find(root: Path, split: Split | None) -> Layout:
     if faces.is_dir():
         names = _partition(root / _PARTITION, _pictures(faces), split)
         return Layout(faces, _some(names, faces, split), aligned=True)
-    inner = root / "images"
-    folder = inner if not _pictures(root) and inner.is_dir() else root
-    names = _some(_pictures(folder), folder, None)
+    folder, names = root, _pictures(root)
+    if not names and (root / "images").is_dir():
+        folder = root / "images"
+        names = _pictures(folder)
+    names = _some(names, folder, None)
     return Layout(folder, names if split is None else _run(names, split), aligned=False)
 
 

@@ -13,8 +13,8 @@ from typing import Any, get_args
 import torch
 
 from proxmatch._internal.cluster import EngineName, check_address
-from proxmatch._internal.files import write_together
-from proxmatch._internal.locks import owned
+from proxmatch._internal.files import UNFINISHED, clear_unfinished, write_together
+from proxmatch._internal.locks import LOCK, owned
 from proxmatch.errors import InputError
 from proxmatch.experiments import engines, outputs
 from proxmatch.experiments.cells import Cell, Store
@@ -114,8 +114,8 @@ def reproduce(
     together = [f for f in scale.families if f in {*before.get("families", ()), *families}]
     whole = plan(scale, data, together, known=known) if set(together) != set(families) else todo
 
+    _keep(out, {**identity, "models": known, "families": together})  # now the folder is ours
     store = Store(Path(cells) if cells else out / "work")
-    _keep(out, {**identity, "models": known, "families": together})
     write_together(store.folder, {INPUTS: data.inputs.to_bytes()})
     for key, outcome in todo.taken.items():
         if key not in store:
@@ -157,6 +157,7 @@ def reproduce(
         scale.threads,
     )
     with owned(store.folder):
+        clear_unfinished(out, unless=LOCK)
         try:
             engines.run(
                 todo.cells,
@@ -223,7 +224,7 @@ def _check_folder(out: Path, resume: bool) -> None:
     if (out / RUN).is_file():
         if not resume:
             raise InputError(f"{out} holds a run already: resume it, or give another folder")
-    elif any(out.iterdir()):
+    elif any(not file.name.endswith(UNFINISHED) for file in out.iterdir()):
         raise InputError(f"{out} holds other files: give an empty folder, or a new one")
 
 

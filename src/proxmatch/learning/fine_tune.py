@@ -7,6 +7,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -108,12 +109,12 @@ def fine_tune(
     source = pairs(training, crop, draws)
     if settings.trajectory is not None:
         source = along_trajectory(source, adapted, problems)
-    with tempfile.TemporaryDirectory() as temporary:
+    with nullcontext(folder) if folder else tempfile.TemporaryDirectory() as place:
         result = run(
             network,
             inside(adapted, source),
             settings,
-            folder or temporary,
+            place,
             fabric=fabric,
             check=check,
             about=about,

@@ -199,7 +199,7 @@ class TrainingSettings(_Settings):
         """Read settings; what is not given keeps its default."""
         try:
             content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise InputError(f"{file} cannot be read as YAML: {error}") from error
         try:
             return cls.model_validate({} if content is None else content)

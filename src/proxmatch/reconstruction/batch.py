@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -140,7 +141,7 @@ class FileBatch:
                     f"{files[target]} and {picture} would both become {target}; reconstruct them "
                     "into different folders"
                 )
-            if (out / target).resolve() == picture.path.resolve():
+            if os.path.exists(there := f"{out}/{target}") and os.path.samefile(there, picture.path):
                 raise InputError(f"{picture} would be overwritten; choose another --out")
         settings = {
             "model": name,
@@ -156,7 +157,8 @@ class FileBatch:
         """What an earlier run with the same settings left in the folder, by name."""
         path, journal = self.out / RECORD, Journal(self.out / JOURNAL)
         if not path.exists() and not journal.exists():
-            there = [name for name in self.files if (self.out / name).exists()]
+            found = {file.name for file in self.out.iterdir()} if self.out.is_dir() else ()
+            there = [name for name in self.files if name in found]
             if there:
                 raise InputError(
                     f"{self.out / there[0]} is there already, and was not written by reconstruct; "
@@ -220,10 +222,11 @@ class FileBatch:
         if not results:
             name, reason = next(iter(skipped.items()))
             raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
-        self._write({**done, **results})
+        results = {name: results[name] for name in self.files if name in results}
+        self._write(results | done)
         if skipped:
             warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
-        return {name: results[name] for name in self.files if name in results}
+        return results
 
     def _write(self, results: dict[str, dict[str, Any]]) -> None:
         record = {"settings": self.settings, "files": results}

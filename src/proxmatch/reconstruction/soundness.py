@@ -39,7 +39,7 @@ from deepinv.optim import L2
 from deepinv.physics import GaussianNoise, ZeroNoise
 from torch import Tensor
 
-from proxmatch.baselines import Wiener
+from proxmatch.baselines.wiener import Wiener, WienerOfEach
 from proxmatch.errors import MismatchedPhysicsWarning
 from proxmatch.pnp import PnPResult, pnp_pgd
 from proxmatch.problems import Problem
@@ -232,22 +232,22 @@ def _linear(y: Tensor, problem: Problem, start: Tensor, variance: Tensor) -> Ten
     size = problem.img_size[1:]
     if not isinstance(problem.data_fidelity, L2) or size[0] * size[1] > LARGE:
         return None
-    found = []
-    for i, level in enumerate((problem.eta * variance).sqrt().tolist()):
-        sigma = max(level, math.sqrt(problem.eta) * LEAST_NOISE)
-        prior = Wiener.natural(color_statistics(start[i : i + 1]), sigma, size).to(start)
-        run = pnp_pgd(
-            prior,
-            y[i : i + 1],
-            problem,
-            record=(),
-            iterations=LINEAR_STEPS,
-            warm=LINEAR_STEPS,
-            initial=start[i : i + 1],
-            on_divergence="ignore",
-        )
-        found.append(run.images)
-    return torch.cat(found)
+    levels = (problem.eta * variance).sqrt().clamp_min(math.sqrt(problem.eta) * LEAST_NOISE)
+    filters = [
+        Wiener.natural(color_statistics(start[i : i + 1]), level, size)
+        for i, level in enumerate(levels.tolist())
+    ]
+    return pnp_pgd(
+        WienerOfEach(filters, start),
+        y,
+        problem,
+        record=(),
+        sigma=torch.arange(len(start), device=start.device),  # the filter's number as its level
+        iterations=LINEAR_STEPS,
+        warm=LINEAR_STEPS,
+        initial=start,
+        on_divergence="ignore",
+    ).images
 
 
 def check_measured_noise(problem: Problem, measurements: Tensor) -> None:

@@ -69,23 +69,25 @@ def read_folder(path: Path) -> Folder:
     """Read what there is.
 
     Raises:
-        DataError: the folder does not exist, or holds no part of an experiment, or a damaged part.
+        DataError: the folder does not exist, or holds no part of an experiment, a damaged part, or
+            a link to one elsewhere.
     """
     if not path.is_dir():
         raise DataError(f"{path} is not a folder: give the --out folder of `proxmatch reproduce`")
     if not any((path / part).exists() for part in PARTS):
         raise DataError(f"{path} holds no part of an experiment ({', '.join(PARTS)})")
-    figures = _json(path / "figures" / "index.json", list[Figure]) or []
+    tables = [inside(path, f"tables/{p.name}") for p in sorted((path / "tables").glob("*.md"))]
+    figures = _json(inside(path, "figures/index.json"), list[Figure]) or []
     return Folder(
         path=path,
-        manifest=_json(path / "manifest.json", Manifest) or Manifest(),
-        images=list(_images(path / "images.csv")),
-        iterations=list(_iterations(path / "iterations.csv")),
-        cells=[row for _, row in _rows(path / "cells.csv", ())],
-        claims=_json(path / "claims.json", list[ClaimRecord]) or [],
-        tables={p.stem: _text(p) for p in sorted((path / "tables").glob("*.md"))},
+        manifest=_json(inside(path, "manifest.json"), Manifest) or Manifest(),
+        images=list(_images(inside(path, "images.csv"))),
+        iterations=list(_iterations(inside(path, "iterations.csv"))),
+        cells=[row for _, row in _rows(inside(path, "cells.csv"), ())],
+        claims=_json(inside(path, "claims.json"), list[ClaimRecord]) or [],
+        tables={table.stem: _text(table) for table in tables if table.is_file()},
         figures=[f for f in figures if inside(path, f"figures/{f.name}.png").is_file()],
-        pictures=_json(path / "pictures" / "index.json", Pictures),
+        pictures=_json(inside(path, "pictures/index.json"), Pictures),
     )
 
 

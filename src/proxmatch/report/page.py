@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import warnings
 from pathlib import Path
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import UNFINISHED, write_together
 from proxmatch.errors import DataError, ThinnedWarning
 from proxmatch.report.album import Album, Drawn, album, figures
 from proxmatch.report.data import data
@@ -55,6 +56,8 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     place = folder / "report.html" if out is None else out
     place.parent.mkdir(parents=True, exist_ok=True)
     write_together(place.parent, {place.name: page})
+    for left in place.parent.glob(f".{glob.escape(place.name[:40])}.*{UNFINISHED}"):
+        left.unlink(missing_ok=True)  # by a run that was killed
     if notes:
         warnings.warn(ThinnedWarning(" ".join(notes)), stacklevel=2)
     return place
