@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from proxmatch.data import image_batch
 from proxmatch.denoisers.plain import as_denoiser
 from proxmatch.errors import InputError
 
@@ -54,7 +55,7 @@ class Spectrum:
 
 def jacobian_spectrum(
     denoiser: Any,
-    x: Tensor,
+    x: Any,
     sigma: float | Tensor | None = None,
     *,
     iterations: int = 40,
@@ -68,7 +69,7 @@ def jacobian_spectrum(
 
     Args:
         denoiser: D, a :class:`ProximalDenoiser`.
-        x: where, ``(B, C, H, W)``.
+        x: where, ``(B, C, H, W)``, or images in any form of :mod:`proxmatch.data.any_form`.
         sigma: noise level, as in the denoiser's ``forward``.
         iterations: Lanczos iterations.
         start: first vectors, the shape of x, such as the ``direction`` at a nearby point, from
@@ -87,6 +88,9 @@ def jacobian_spectrum(
     """
     if iterations < 1:
         raise InputError(f"Lanczos needs at least one iteration, got {iterations}")
+    if not isinstance(x, Tensor):
+        like = next(denoiser.parameters(), None) if isinstance(denoiser, nn.Module) else None
+        x = image_batch(x, getattr(denoiser, "channels", None), like)
     _, jacobian = as_denoiser(denoiser, x.shape[1]).linearize(x, sigma)
     if start is None:
         generator = torch.Generator().manual_seed(seed)
