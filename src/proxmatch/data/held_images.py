@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from proxmatch._internal.randomness import fingerprint
 from proxmatch.data.any_form import image_list
 from proxmatch.data.domain import ImageDomain
 from proxmatch.errors import InputError
@@ -43,10 +43,7 @@ class HeldImages:
                     f"image {number} is {tuple(image.shape)}; training needs {channels} channel(s) "
                     f"and at least {size} x {size} pixels"
                 )
-        digest = hashlib.sha256()
-        for image in self._images:
-            digest.update(f"{tuple(image.shape)}".encode() + image.numpy().tobytes())
-        self.fingerprint = f"{len(self._images)}-{digest.hexdigest()[:16]}"
+        self.fingerprint = fingerprint(self._images)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Crops, ``(count, channels, size, size)``, as :meth:`ImageDomain.sample` draws them."""
