@@ -18,7 +18,6 @@ MODULES = [path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
 #: Inside a function, and said on the page.
 LAZY = {
     ("denoisers/checkpoint.py", "transforms"),
-    ("problems/from_pictures.py", "data"),
 }
 
 

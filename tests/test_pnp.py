@@ -478,7 +478,7 @@ def test_a_physics_with_a_parameter_per_image():
 NAN = torch.where(torch.arange(4).view(4, 1, 1, 1) == 1, torch.nan, TRUTH)
 
 BAD = {
-    "y as an array": ({"measurements": Y.numpy()}, "y must be a torch.Tensor"),
+    "y is a number": ({"measurements": 3.0}, "tensors, arrays, files or folders"),
     "y with NaN": ({"measurements": NAN}, r"y holds NaN or infinity in the images \[1\]"),
     "y of another size": ({"measurements": Y[..., :10]}, "y must have the shape"),
     "y in another precision": ({"measurements": Y.float()}, "y is torch.float32"),

@@ -41,7 +41,7 @@ from proxmatch.denoisers import LPN, LPNConfig
 
 ROOT = Path(__file__).parents[1]
 SCREEN = 24  # lines
-KEPT = 30  # of an output; what is longer is cut in the middle
+KEPT = 24  # of an output; what is longer is cut in the middle
 
 FEW = "--images DATA/faces --number 4 --seed 1"
 #: Commands by chapter, each with the exit code it ends with.
@@ -211,6 +211,12 @@ class Done:
             lines = [*lines[:half], f"... ({len(lines) - 2 * half} lines)", *lines[-half:]]
         return "\n".join([f"$ proxmatch {self.command}", *lines, f"exit code {self.code}"])
 
+    def message(self) -> str:
+        """The command and what was wrong with it, without the frame around it."""
+        lines = self.printed.rstrip().splitlines()
+        framed = [line.strip("│ ") for line in lines if line.startswith("│")]
+        return "\n".join([f"$ proxmatch {self.command}", *(framed or map(str.rstrip, lines))])
+
     def markdown(self) -> str:
         """The same as a block."""
         return f"```console\n{self.terminal()}\n```\n"
@@ -247,7 +253,7 @@ def chapters(faults: list[str]) -> Iterator[str]:
     yield (
         "# Transcripts\n\n"
         f"`tools/transcript.py`: {number} right and {len(WRONG)} wrong uses of the command line on "
-        "faces (CelebA, 89 x 109), histology (BreCaHAD) and photographs (CBSD68), in a terminal of "
+        "faces (CelebA), histology (BreCaHAD) and photographs (CBSD68), in a terminal of "
         "80 columns. DATA holds a few of these pictures, OUT is where commands write. Short "
         "trainings and few images: they show the commands, not what the methods can do.\n"
     )
@@ -260,7 +266,7 @@ def chapters(faults: list[str]) -> Iterator[str]:
             if done.code != code or "Traceback" in done.printed:
                 faults.append(f"exit code {done.code}, not {code}: proxmatch {text}")
             yield done.markdown()
-    yield "\n## Wrong uses\n\nExit code 2, and nothing is written.\n\n"
+    yield "\n## Wrong uses\n\nExit code 2, and nothing is written.\n\n```console\n"
     for text in WRONG:
         done = call(text)
         unfit = [w for w in ("Traceback", "This is a defect") if w in done.printed]
@@ -269,7 +275,8 @@ def chapters(faults: list[str]) -> Iterator[str]:
         if Path("OUT/new").exists() and any(Path("OUT/new").iterdir()):
             faults.append(f"it wrote {[p.name for p in Path('OUT/new').iterdir()]}: {text}")
             shutil.rmtree("OUT/new")
-        yield done.markdown()
+        yield f"{done.message()}\n"
+    yield "```\n"
 
 
 def again(faults: list[str]) -> Iterator[str]:

@@ -122,6 +122,12 @@ def relative_gap(output: Tensor, reference: Tensor) -> Tensor:
 
 
 def _check_pair(x: Tensor, truth: Tensor) -> None:
+    other = next((v for v in (x, truth) if not isinstance(v, Tensor)), None)
+    if other is not None:
+        raise InputError(
+            f"images are compared as tensors (B, C, H, W), got {type(other).__name__}; "
+            "proxmatch.data.image_batch makes them of arrays and files"
+        )
     if x.ndim != 4 or x.shape != truth.shape:
         raise InputError(
             f"expected two batches of images of one shape (B, C, H, W), got {tuple(x.shape)} "

@@ -119,11 +119,11 @@ class Watched:
 @torch.no_grad()
 def pnp_pgd(
     denoiser: Denoise,
-    measurements: Tensor,
+    measurements: Any,
     problem: Problem,
     *,
     reference: Denoise | None = None,
-    truth: Tensor | None = None,
+    truth: Any = None,
     record: Collection[str] | None = None,
     sigma: Any = None,
     iterations: int | None = None,
@@ -136,10 +136,11 @@ def pnp_pgd(
 
     Args:
         denoiser: D, called as ``denoiser(z, sigma)``.
-        measurements: y, as ``problem.measure`` makes them.
+        measurements: y, as ``problem.measure`` makes them; or arrays, or pictures of them.
         problem: the operator, step size, start and number of steps.
         reference: D*, called the same way at the same points to record ``mismatch`` and ``gap``.
-        truth: the true images, ``(B, C, H, W)``.
+        truth: the true images, ``(B, C, H, W)``, or in any form of
+            :mod:`proxmatch.data.any_form`.
         record: any of "psnr" and "ssim" (which need ``truth``), "residual" and "iterates" (with
             queries). Unless given, the residual, and the PSNR when there is a truth.
         sigma: passed on to the denoisers.
@@ -169,7 +170,8 @@ def pnp_pgd(
     steps = problem.iterations if iterations is None else checked_count(iterations, 0)
     if stop is not None and not stop > 0:
         raise InputError(f"stop must be positive, got {stop}")
-    y = measurements
+    y = problem.measurements(measurements)
+    truth = None if truth is None else problem.batch(truth)
     problem.check_measurement(y)
     x = problem.initialization(y, problem.physics) if initial is None else initial
     for name, images in (("initial", x), ("truth", truth)):

@@ -9,7 +9,8 @@ from PIL import Image
 
 import proxmatch as pm
 from proxmatch.data.any_form import image_batch, image_list
-from proxmatch.errors import DataError, InputError
+from proxmatch.denoisers import LPNConfig
+from proxmatch.errors import CheckpointError, DataError, InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
 TENSOR = torch.from_numpy(PIXELS).permute(2, 0, 1) / 255
@@ -72,6 +73,71 @@ def test_several_and_batches(picture: Path) -> None:
 def test_what_is_no_image_is_refused(wrong: object) -> None:
     with pytest.raises(InputError):
         image_list(wrong)
+
+
+def test_every_form_is_taken_wherever_images_go_in(picture: Path) -> None:
+    """Files and arrays give what the tensor of the same pixels gives."""
+    x = TENSOR[None]
+    problem = pm.make_problem("deblurring", (6, 8), iterations=2, kernel_size=3)
+    filter_ = pm.wiener_filter(x, problem, sigmas=(0.1,)).denoiser
+    for form in (picture, PIXELS, PIXELS.astype(np.float32) / 255):
+        torch.testing.assert_close(problem.measure(form), problem.measure(x))
+        same = pm.wiener_filter(form, problem, sigmas=(0.1,)).denoiser
+        torch.testing.assert_close(same(x), filter_(x))
+        run = pm.pnp_pgd(filter_, form, problem, truth=form)
+        torch.testing.assert_close(run.psnr, pm.pnp_pgd(filter_, x, problem, truth=x).psnr)
+        torch.testing.assert_close(problem.initial(form), problem.initial(x))
+        found = pm.jacobian_spectrum(filter_, form).largest
+        torch.testing.assert_close(found, pm.jacobian_spectrum(filter_, x).largest)
+        assert len(pm.certify({"it": filter_}, form, problem, reference=filter_).runs) == 1
+        tv = pm.baselines.total_variation(form, problem, weights=(0.01,)).chosen.psnr
+        assert tv == pm.baselines.total_variation(x, problem, weights=(0.01,)).chosen.psnr
+
+
+def test_measurements_that_are_no_pictures_may_be_arrays() -> None:
+    problem = pm.make_problem("multicoil-mri", 16, coils=3)
+    y = problem.measure(torch.rand(2, 2, 16, 16))
+    assert torch.equal(problem.measurements(y.numpy()), y)
+
+
+def test_kernels_and_masks_may_be_arrays() -> None:
+    kernel = np.ones((3, 3)) / 9
+    x = torch.rand(1, 3, 8, 8)
+    made = [
+        pm.make_problem("kernel-deblurring", 8, kernel=k) for k in (kernel, torch.ones(3, 3) / 9)
+    ]
+    torch.testing.assert_close(made[0].measure(x), made[1].measure(x))
+    mask = np.eye(8) > 0
+    made = [pm.make_problem("inpainting", 8, mask=m) for m in (mask, torch.eye(8))]
+    assert torch.equal(made[0].measure(x), made[1].measure(x))
+
+
+def test_training_takes_folders_and_images_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    pm.save_image(torch.rand(3, 20, 24), tmp_path / "pictures" / "a.png")
+    held = pm.read_image(tmp_path / "pictures" / "a.png")
+    preset = pm.learning.Preset(
+        model=LPNConfig(size=16, hidden=4, features=3, strides=(2,), sigma=0.1),
+        size=16,
+        settings=pm.learning.TrainingSettings(steps=2, batch=2, noise=0.1),
+    )
+    trained = [
+        pm.train(preset, images, tmp_path / name).denoiser
+        for name, images in (("folder", tmp_path / "pictures"), ("memory", [held]))
+    ]
+    x = torch.rand(1, 3, 16, 16)
+    assert torch.equal(trained[0](x), trained[1](x))  # the same crops of the same picture
+    with pytest.raises(InputError, match="at least 16 x 16"):
+        pm.train(preset, held[:, :8, :8], tmp_path / "small")
+    with pytest.raises(InputError, match=r"GradientStep\.of"):
+        pm.train(torch.nn.Conv2d(3, 3, 1), [held], tmp_path / "network")  # type: ignore[arg-type]
+
+
+def test_what_takes_tensors_alone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="image_batch"):
+        pm.metrics.psnr(PIXELS, PIXELS)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match=r"GradientStep\.of"):
+        pm.save(lambda x: x, tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_missing_file_is_named() -> None:

@@ -1,7 +1,14 @@
 import deepinv
 import pytest
 import torch
-from deepinv.physics import Blur, BlurFFT, DecomposablePhysics, Downsampling, LinearPhysics
+from deepinv.physics import (
+    Blur,
+    BlurFFT,
+    DecomposablePhysics,
+    Downsampling,
+    LinearPhysics,
+    SpaceVaryingBlur,
+)
 
 from proxmatch.errors import InputError
 from proxmatch.problems import gaussian_deblurring, squared_norm, super_resolution
@@ -113,6 +120,7 @@ def test_operators_without_negative_entries_are_bounded_for_certain(padding):
     for physics in (
         Blur(kernel, padding=padding),
         Downsampling((2, 8, 8), kernel, factor=2, padding=padding),
+        SpaceVaryingBlur(random(1, 2, 3, 3, 3).abs(), random(1, 2, 3, 8, 8).abs(), padding=padding),
     ):
         found, truth = squared_norm(physics, (2, 8, 8)), by_svd(physics, (2, 8, 8))
         assert not found.exact

@@ -154,6 +154,34 @@ def test_what_has_no_constant_is_refused(gain: float, background: float) -> None
         PhotonFidelity(gain, background)
 
 
+def test_read_noise_is_added_and_matched_in_mean_and_variance() -> None:
+    """y + s^2 / g has the variance g times the mean that the likelihood takes it to have."""
+    peak, b, s = 20.0, 0.1, 0.15
+    problem = poisson_denoising(256, channels=1, peak=peak, background=b, read_noise=s)
+    y = problem.measure(torch.full((1, 1, 256, 256), 0.4))
+    assert float(y.mean()) == pytest.approx(0.4 + b, rel=0.01)
+    assert float(y.var()) == pytest.approx((0.4 + b) / peak + s**2, rel=0.02)
+    fidelity = problem.data_fidelity
+    plain = PhotonFidelity(1 / peak, b + s**2 * peak)
+    assert fidelity.curvature == pytest.approx(plain.curvature)
+    assert problem.gradient_bound.value == pytest.approx(4 / (b / peak + s**2))
+    counts = y.double() + s**2 * peak
+    assert float(counts.var()) == pytest.approx(float(counts.mean()) / peak, rel=0.02)
+    u = torch.rand(1, 1, 256, 256).double() - 0.2
+    torch.testing.assert_close(fidelity.d.grad(u, y.double()), plain.d.grad(u, counts.clamp_min(0)))
+    torch.testing.assert_close(problem.initial(y), y - b)
+    assert float(y.min()) < 0  # and nothing is refused
+
+
+def test_read_noise_alone_makes_the_likelihood_smooth() -> None:
+    problem = poisson_denoising(8, channels=1, peak=50.0, background=0.0, read_noise=0.1)
+    assert problem.gradient_bound.value == pytest.approx(4 / 0.01)
+    with pytest.raises(InputError, match="background or read noise"):
+        poisson_denoising(8, background=0.0)
+    with pytest.raises(InputError, match="negative"):
+        poisson_denoising(8, read_noise=-0.1)
+
+
 def test_any_physics_can_have_it() -> None:
     physics = Denoising(noise_model=PhotonNoise(GAIN, BACKGROUND))
     problem = Problem.from_physics(physics, (1, 8, 8), data_fidelity=FIDELITY)

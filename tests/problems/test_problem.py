@@ -218,7 +218,7 @@ def test_to_a_device():
 # --- bad inputs ----------------------------------------------------------------------------------
 
 BAD = {
-    "an array": (POOL.numpy(), "torch.Tensor, got ndarray"),
+    "no image": (3.0, "tensors, arrays, files or folders"),
     "8-bit": ((255 * POOL).to(torch.uint8), "dividing by 255"),
     "another precision": (POOL.double(), "problem.to"),
     "empty": (POOL[:0], "empty"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
@@ -37,14 +39,15 @@ class Identity(ProximalDenoiser):
         return 1.0
 
 
-def no_denoiser(images: Tensor, problem: Problem, *, seed: int = 0) -> Tuned[Identity]:
+def no_denoiser(images: Any, problem: Problem, *, seed: int = 0) -> Tuned[Identity]:
     """Plain gradient steps without a denoiser, and where to stop them.
 
     Stopping early is all the regularization there is: ``chosen.iteration`` steps did best on the
     images, for ``pnp_pgd(..., iterations=..., warm=0)``; 0 is the start itself.
 
     Args:
-        images: of the problem's size, ``(N, C, H, W)``.
+        images: of the problem's size, ``(N, C, H, W)``, or in any form of
+            :mod:`proxmatch.data.any_form`.
         problem: what to reconstruct from.
         seed: of the simulated noise.
 
@@ -55,4 +58,5 @@ def no_denoiser(images: Tensor, problem: Problem, *, seed: int = 0) -> Tuned[Ide
         >>> no_denoiser(images, denoising(8, channels=1, iterations=4)).chosen.iteration
         0
     """
+    images = problem.batch(images)
     return tune(lambda _: Identity(problem.img_size[0]), (0.0,), images, problem.plain(), seed=seed)

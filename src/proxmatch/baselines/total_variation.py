@@ -45,12 +45,13 @@ class TotalVariation:
 
 
 def total_variation(
-    images: Tensor, problem: Problem, *, weights: Sequence[float] = WEIGHTS, seed: int = 0
+    images: Any, problem: Problem, *, weights: Sequence[float] = WEIGHTS, seed: int = 0
 ) -> Tuned[TotalVariation]:
     """TV with its weight chosen for a problem by simulating it on given images.
 
     Args:
-        images: of the problem's size, ``(N, C, H, W)``.
+        images: of the problem's size, ``(N, C, H, W)``, or in any form of
+            :mod:`proxmatch.data.any_form`.
         problem: what to reconstruct from.
         weights: values to try, in order.
         seed: of the simulated noise.
@@ -63,4 +64,4 @@ def total_variation(
         >>> total_variation(flat, problem, weights=(0.1, 0.001)).chosen.strength
         0.1
     """
-    return tune(TotalVariation, weights, images, problem, seed=seed)
+    return tune(TotalVariation, weights, problem.batch(images), problem, seed=seed)

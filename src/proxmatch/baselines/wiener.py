@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -243,12 +243,13 @@ def _coefficients(x: Tensor, axes: Tensor) -> Tensor:
 
 
 def wiener_filter(
-    images: Tensor, problem: Problem, *, sigmas: Sequence[float] = SIGMAS, seed: int = 0
+    images: Any, problem: Problem, *, sigmas: Sequence[float] = SIGMAS, seed: int = 0
 ) -> Tuned[Wiener]:
     """The Wiener filter of given images, with sigma chosen for a problem by simulating it on them.
 
     Args:
-        images: of the problem's size, ``(N, C, H, W)``.
+        images: of the problem's size, ``(N, C, H, W)``, or in any form of
+            :mod:`proxmatch.data.any_form`.
         problem: what to reconstruct from.
         sigmas: values to try, in order.
         seed: of the simulated noise.
@@ -260,6 +261,7 @@ def wiener_filter(
         >>> wiener_filter(flat, problem, sigmas=(0.2, 0.01)).chosen.strength
         0.2
     """
+    images = problem.batch(images)
     return tune(lambda sigma: Wiener.fit(images, sigma), sigmas, images, problem, seed=seed)
 
 

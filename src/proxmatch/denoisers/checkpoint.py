@@ -104,6 +104,11 @@ def save(denoiser: ProximalDenoiser, folder: str | Path) -> Path:
         >>> load(save(denoiser, "mine")).channels
         1
     """
+    if not isinstance(denoiser, ProximalDenoiser):
+        raise CheckpointError(
+            f"{type(denoiser).__name__} is no denoiser of proxmatch; of a network of your own, "
+            "save GradientStep.of(network)"
+        )
     denoiser, transforms = _unwrapped(denoiser)
     name = families.name_of(denoiser)
     if name is None:

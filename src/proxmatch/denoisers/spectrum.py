@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxmatch._internal.hardware import full_precision
+from proxmatch.data import image_batch
 from proxmatch.denoisers.plain import as_denoiser
 from proxmatch.errors import InputError
 
@@ -55,7 +56,7 @@ class Spectrum:
 
 def jacobian_spectrum(
     denoiser: Any,
-    x: Tensor,
+    x: Any,
     sigma: float | Tensor | None = None,
     *,
     iterations: int = 40,
@@ -69,7 +70,7 @@ def jacobian_spectrum(
 
     Args:
         denoiser: D, a :class:`ProximalDenoiser`.
-        x: where, ``(B, C, H, W)``.
+        x: where, ``(B, C, H, W)``, or images in any form of :mod:`proxmatch.data.any_form`.
         sigma: noise level, as in the denoiser's ``forward``.
         iterations: Lanczos iterations.
         start: first vectors, the shape of x, such as the ``direction`` at a nearby point, from
@@ -88,6 +89,9 @@ def jacobian_spectrum(
     """
     if iterations < 1:
         raise InputError(f"Lanczos needs at least one iteration, got {iterations}")
+    if not isinstance(x, Tensor):
+        like = next(denoiser.parameters(), None) if isinstance(denoiser, nn.Module) else None
+        x = image_batch(x, getattr(denoiser, "channels", None), like)
     if start is None:
         generator = torch.Generator().manual_seed(seed)
         start = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64).to(x)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint, generator_of
-from proxmatch.data import ImageDomain
+from proxmatch.data import HeldImages, ImageDomain, open_images
 from proxmatch.denoisers import ProximalDenoiser, new, save
 from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
@@ -49,7 +49,7 @@ class TrainingResult:
 
 def train(
     preset: str | Preset | ProximalDenoiser,
-    domain: ImageDomain,
+    domain: ImageDomain | Any,
     folder: str | Path,
     *,
     settings: TrainingSettings | None = None,
@@ -66,7 +66,9 @@ def train(
         preset: one of ``PRESETS``, or your own; or a denoiser to start from, such as
             ``GradientStep.of(network)``, which is copied and trained at its levels
             (:func:`continued`).
-        domain: images to train on, at least as large as the preset's crops.
+        domain: images to train on, at least as large as the preset's crops: an
+            :class:`ImageDomain`, a folder, or images in any form of
+            :mod:`proxmatch.data.any_form`.
         folder: gets the state and the log of the run, and the denoiser in ``model/``.
         settings: in place of the preset's.
         steps: how many, in place of those of the settings.
@@ -88,9 +90,12 @@ def train(
         2
     """
     own = preset if isinstance(preset, ProximalDenoiser) else None
-    preset = (
-        continued(own, domain.size) if own is not None else _named(cast("str | Preset", preset))
-    )
+    if own is not None:
+        domain = open_images(domain, own.native_size or CROP, own.channels)
+        preset = continued(own, domain.size)
+    else:
+        preset = _named(preset)
+        domain = open_images(domain, preset.size, preset.channels)
     settings = settings or preset.settings
     if steps is not None:
         settings = settings.model_copy(update={"steps": checked_count(steps, name="steps")})
@@ -186,15 +191,20 @@ def default_problems(size: tuple[int, int], channels: int) -> list[Problem]:
     ]
 
 
-def colors(domain: ImageDomain, seed: int) -> dict[str, Any]:
+def colors(domain: ImageDomain | HeldImages, seed: int) -> dict[str, Any]:
     """Mean and covariance of the training colors, which an alignment needs."""
     sample = domain.sample(COLOR_SAMPLE, generator_of(seed, "colors"))
     return color_statistics(sample).to_json()
 
 
-def _named(preset: str | Preset) -> Preset:
+def _named(preset: Any) -> Preset:
     if isinstance(preset, Preset):
         return preset
+    if callable(preset):
+        raise InputError(
+            f"a {type(preset).__name__} is not trained as it is: train a network as "
+            "GradientStep.of(network, smooth=True), or name a preset"
+        )
     if preset not in PRESETS:
         raise InputError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
     return PRESETS[preset]

@@ -1,12 +1,15 @@
-"""Kernels and masks that are given as pictures of them."""
+"""Kernels and masks that are given as pictures of them, or as arrays."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from proxmatch.data import decoding
 from proxmatch.errors import DataError, InputError
 
 
@@ -31,9 +34,13 @@ def mask_picture(file: str | Path) -> Tensor:
     return _gray(file) > 0.5
 
 
-def _gray(file: str | Path) -> Tensor:
-    from proxmatch.data import decoding  # its package imports this one
+def as_tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    """An array of NumPy as a tensor: numbers in float32, truth values as they are."""
+    found = torch.from_numpy(array)
+    return found if found.dtype == torch.bool else found.float()
 
+
+def _gray(file: str | Path) -> Tensor:
     try:
         pixels, _ = decoding.load(Path(file))
     except DataError as error:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from deepinv.physics import Inpainting, LinearPhysics
 from torch import Tensor
 
 from proxmatch.errors import InputError
-from proxmatch.problems.from_pictures import mask_picture
+from proxmatch.problems.from_pictures import as_tensor, mask_picture
 from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
 
@@ -26,9 +27,9 @@ def inpainting(
     ),
     seed: Seed = 0,
     mask: Annotated[
-        Tensor | str | Path | None,
-        "which pixels are measured, in place of keep and seed: a tensor (H, W), or a picture that "
-        "is bright there",
+        Tensor | np.ndarray[Any, Any] | str | Path | None,
+        "which pixels are measured, in place of keep and seed: a tensor or array (H, W), or a "
+        "picture that is bright there",
         mask_picture,
     ] = None,
     noise: Noise = 0.0,
@@ -50,6 +51,8 @@ def inpainting(
             raise InputError(f"keep is the share of the pixels that are measured, not {keep}")
         draw = torch.rand(img_size[1:], generator=torch.Generator().manual_seed(seed))
         mask = draw < keep
+    elif isinstance(mask, np.ndarray):
+        mask = as_tensor(mask)
     elif not isinstance(mask, Tensor):
         mask = mask_picture(mask)
     if mask.shape != img_size[1:]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 from torch import Tensor
 
-from proxmatch.problems.from_pictures import kernel_picture
+from proxmatch.problems.from_pictures import as_tensor, kernel_picture
 from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.kernels import blur
 from proxmatch.problems.registration import Design, Noise, gaussian_noise, register
@@ -18,9 +19,9 @@ def kernel_deblurring(
     img_size: ImageSize,
     *,
     kernel: Annotated[
-        Tensor | str | Path,
-        "a picture of it, whose brightness is scaled to sum to one, or a tensor (h, w), which is "
-        "used as it is",
+        Tensor | np.ndarray[Any, Any] | str | Path,
+        "a picture of it, whose brightness is scaled to sum to one, or a tensor or array (h, w), "
+        "which is used as it is",
         kernel_picture,
     ],
     noise: Noise = 0.02,
@@ -35,6 +36,8 @@ def kernel_deblurring(
         >>> problem.name
         'kernel-deblurring'
     """
-    if not isinstance(kernel, Tensor):
+    if isinstance(kernel, np.ndarray):
+        kernel = as_tensor(kernel)
+    elif not isinstance(kernel, Tensor):
         kernel = kernel_picture(kernel)
     return Design(blur(kernel, img_size), gaussian_noise(noise))

@@ -11,10 +11,10 @@ Otherwise an upper bound:
 
 - coils of sensitivities s_n, then frequencies by a mask m (``MultiCoilMRI``): the Fourier transform
   is unitary, so ||A||^2 <= max m^2 max sum_n |s_n|^2, with equality where all m are alike.
-- A without negative entries (``Tomography``; ``Blur`` and ``Downsampling`` with a nonnegative
-  kernel and any borders): for every v > 0, ||A||^2 <= max_i (A^T A v)_i / v_i (Collatz and
-  Wielandt). The power method started at v = 1 makes this tight: the smallest of these ratios is a
-  lower bound, and it stops once both agree to 1e-4.
+- A without negative entries (``Tomography``; ``Blur``, ``SpaceVaryingBlur`` and ``Downsampling``
+  with nonnegative kernels and any borders): for every v > 0, ||A||^2 <= max_i (A^T A v)_i / v_i
+  (Collatz and Wielandt). The power method started at v = 1 makes this tight: the smallest of these
+  ratios is a lower bound, and it stops once both agree to 1e-4.
 - Anything else: the power method approaches ||A||^2 from below. After k products from a random unit
   vector of R^n its value v misses by more than a factor 1 - eps, v < (1 - eps) ||A||^2, with a
   probability of at most sqrt(n) (1 - eps)^(k - 1/2) (Kuczynski and Wozniakowski, SIAM J. Matrix
@@ -36,6 +36,7 @@ from deepinv.physics import (
     Downsampling,
     LinearPhysics,
     MultiCoilMRI,
+    SpaceVaryingBlur,
     Tomography,
 )
 from deepinv.physics.blur import DownsamplingMatlab, Upsampling
@@ -142,6 +143,9 @@ def _nonnegative(physics: LinearPhysics) -> bool:
     """Whether A is known to have no negative entry, and A^T to be its transpose."""
     if type(physics).A is Tomography.A:  # sums of linear interpolations
         return bool(physics.fan_beam or physics.adjoint_via_backprop)
+    if type(physics).A is SpaceVaryingBlur.A:
+        parts = (physics.filters, physics.multipliers)
+        return all(part is not None and bool((part >= 0).all()) for part in parts)
     plain = type(physics).A in (Blur.A, Downsampling.A)
     return plain and physics.filter is not None and bool((physics.filter >= 0).all())
 

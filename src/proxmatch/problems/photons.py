@@ -21,6 +21,11 @@ differentiable, and d'' is at most its value at tau:
 with equality for y = b and t <= b / 2. So the curvature is 4 / (g b) for every y >= 0, and
 L_f = 4 ||A||^2 / (g b).
 
+**Read noise.** A camera adds Gaussian noise of level s when it reads the counts (Poisson-Gaussian
+noise). Then y + s^2 / g has the mean and the variance of g Poisson((Ax + b + s^2 / g) / g), so that
+it is treated as such (Snyder et al., 1993): y is replaced by max(y + s^2 / g, 0), and b by
+b + s^2 / g, which may be positive without any background.
+
 That curvature is reached only at dark pixels: at white it is 40 times less for b = 0.1. So plain
 PnP-PGD with eta < 1 / L_f is far from its limit after 40 steps, while a warm start comes close to
 it. The strength that is best for plain steps is too strong with a warm start: choose the strength
@@ -46,24 +51,27 @@ from proxmatch.errors import InputError
 #: Options of the problems with photons.
 Peak = Annotated[float, "mean number of photons that a white pixel adds to the background"]
 Background = Annotated[float, "what a black pixel measures, as a share of white; positive"]
+ReadNoise = Annotated[float, "standard deviation of Gaussian noise that the camera adds"]
 
 
 class PhotonNoise(PoissonNoise):  # type: ignore[misc]
-    """y = g Poisson((u + b) / g); below -b, u counts as -b.
+    """y = g Poisson((u + b) / g) + s n; below -b, u counts as -b.
 
     Args:
         gain: g.
         background: b.
+        read_noise: s.
     """
 
-    def __init__(self, gain: float, background: float) -> None:
+    def __init__(self, gain: float, background: float, read_noise: float = 0.0) -> None:
         super().__init__(torch.tensor(gain, dtype=torch.float64), clip_positive=True)
         self.register_buffer("background", torch.tensor(background, dtype=torch.float64))
+        self.register_buffer("read_noise", torch.tensor(read_noise, dtype=torch.float64))
 
     def forward(self, x: Tensor, **kwargs: Any) -> Tensor:
         """Counts of photons, scaled to the brightness of the image."""
         y: Tensor = super().forward(x + self.background, **kwargs)
-        return y
+        return y + self.read_noise * self.randn_like(y) if self.read_noise > 0 else y
 
 
 class PhotonDistance(Distance):  # type: ignore[misc]
@@ -71,15 +79,17 @@ class PhotonDistance(Distance):  # type: ignore[misc]
 
     Args:
         gain: g.
-        background: b.
+        background: b, with what stands for read noise.
+        shift: what stands for read noise, s^2 / g.
     """
 
-    def __init__(self, gain: float, background: float) -> None:
+    def __init__(self, gain: float, background: float, shift: float = 0.0) -> None:
         super().__init__()
-        self.gain, self.background = gain, background
+        self.gain, self.background, self.shift = gain, background, shift
 
     def fn(self, x: Tensor, y: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The divergence of each image, ``(B,)``; 0 where u + b = y."""
+        y = self._counts(y)
         t, low, below = self._split(x, y)
         exact = t - y + torch.xlogy(y, y) - torch.xlogy(y, t)
         slope, bend = 1 - y / low, y / low.square()
@@ -88,9 +98,13 @@ class PhotonDistance(Distance):  # type: ignore[misc]
 
     def grad(self, x: Tensor, y: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Its gradient in u, the shape of u."""
+        y = self._counts(y)
         t, low, below = self._split(x, y)
         gradient: Tensor = 1 - y / t + y / low.square() * below
         return gradient / self.gain
+
+    def _counts(self, y: Tensor) -> Tensor:
+        return (y + self.shift).clamp_min(0) if self.shift else y
 
     def _split(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """max(t, tau), tau, and min(t - tau, 0)."""
@@ -104,46 +118,60 @@ class PhotonFidelity(DataFidelity):  # type: ignore[misc]
 
     Args:
         gain: g, positive: the brightness that one photon stands for.
-        background: b, positive, in units of brightness.
+        background: b, in units of brightness; positive unless there is read noise.
+        read_noise: s, in units of brightness.
 
     Attributes:
-        curvature: 4 / (g b), the Lipschitz constant of the gradient of d(., y) for every y >= 0.
+        curvature: 4 / (g b + s^2), the Lipschitz constant of the gradient of d(., y) for every y.
 
     Raises:
-        InputError: a gain or background that is not positive.
+        InputError: a gain that is not positive, or neither background nor read noise.
     """
 
-    def __init__(self, gain: float, background: float) -> None:
+    def __init__(self, gain: float, background: float, read_noise: float = 0.0) -> None:
         super().__init__()
-        if not (0 < gain < math.inf and 0 < background < math.inf):
+        if not 0 < gain < math.inf or min(background, read_noise) < 0:
             raise InputError(
-                f"photons need a positive gain and a positive background, got gain={gain}, "
-                f"background={background}: without background the gradient is not Lipschitz"
+                f"photons need a positive gain, and neither background nor read noise is "
+                f"negative; got gain={gain}, background={background}, read_noise={read_noise}"
+            )
+        if not 0 < gain * background + read_noise**2 < math.inf:
+            raise InputError(
+                f"photons need a positive background or read noise, got background={background}, "
+                f"read_noise={read_noise}: without them the gradient is not Lipschitz"
             )
         self.gain, self.background = float(gain), float(background)
-        self.curvature = 4 / (self.gain * self.background)
-        self.d = PhotonDistance(self.gain, self.background)
+        self.read_noise = float(read_noise)
+        shift = self.read_noise**2 / self.gain
+        self.curvature = 4 / (self.gain * (self.background + shift))
+        self.d = PhotonDistance(self.gain, self.background + shift, shift)
 
     def check(self, y: Tensor) -> None:
-        """Raise an InputError if y has negative counts, for which the likelihood is not defined."""
-        if bool((y < 0).any()):
+        """Raise an InputError if y has negative counts, for which the likelihood is not defined.
+
+        With read noise they may be negative.
+        """
+        if not self.read_noise and bool((y < 0).any()):
             raise InputError(
                 f"y goes down to {float(y.min()):.3g}: counts of photons are not negative. Do not "
                 f"subtract the background (here {self.background:g}), or clip y at 0"
             )
 
 
-def photons(peak: float, background: float) -> tuple[PhotonNoise, PhotonFidelity]:
+def photons(
+    peak: float, background: float, read_noise: float
+) -> tuple[PhotonNoise, PhotonFidelity]:
     """Noise and data term of a detector.
 
     Args:
         peak: number of photons at white, 1 / g.
         background: b.
+        read_noise: s.
     """
     if not 0 < peak < math.inf:
         raise InputError(f"peak is a positive number of photons, got {peak}")
-    fidelity = PhotonFidelity(1 / peak, background)
-    return PhotonNoise(1 / peak, background), fidelity
+    fidelity = PhotonFidelity(1 / peak, background, read_noise)
+    return PhotonNoise(1 / peak, background, read_noise), fidelity
 
 
 def without_background(y: Tensor, physics: LinearPhysics) -> Tensor:

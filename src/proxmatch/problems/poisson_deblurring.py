@@ -6,7 +6,7 @@ import torch
 
 from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.kernels import KernelSigma, KernelSize, blur, gaussian_kernel
-from proxmatch.problems.photons import Background, Peak, photons, without_background
+from proxmatch.problems.photons import Background, Peak, ReadNoise, photons, without_background
 from proxmatch.problems.registration import Design, register
 
 
@@ -18,6 +18,7 @@ def poisson_deblurring(
     kernel_sigma: KernelSigma = 1.0,
     peak: Peak = 50.0,
     background: Background = 0.1,
+    read_noise: ReadNoise = 0.0,
 ) -> Design:
     """Images blurred by a Gaussian and measured by counting photons; L_f = 4 peak / background.
 
@@ -30,6 +31,6 @@ def poisson_deblurring(
         'poisson-deblurring'
     """
     kernel = gaussian_kernel(kernel_size, kernel_sigma, img_size)
-    noise, fidelity = photons(peak, background)
+    noise, fidelity = photons(peak, background, read_noise)
     operator = blur(torch.outer(kernel, kernel), img_size)
     return Design(operator, noise, without_background, data_fidelity=fidelity)

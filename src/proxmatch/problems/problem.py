@@ -14,12 +14,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from deepinv.optim import L2
 from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.physics import LinearPhysics
 from torch import Tensor
 
+from proxmatch.data import image_batch
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
 from proxmatch.problems import checks
 from proxmatch.problems.fidelity import curvature, gradient_bound, parameters
@@ -44,7 +46,7 @@ def adjoint(y: Tensor, physics: LinearPhysics) -> Tensor:
     return x
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """An inverse problem y = Ax + noise and how PnP-PGD is run on it.
 
@@ -104,6 +106,10 @@ class Problem:
                 "allow_large_step=True"
             )
         warnings.warn(message, StepSizeWarning, stacklevel=3)
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.img_size))
+        return f"Problem({self.name}, {size}, eta {self.eta:.3g}, {self.iterations} steps)"
 
     @classmethod
     def from_physics(
@@ -206,9 +212,7 @@ class Problem:
         return max(0, iterations - TAIL) if self.warm is None else min(self.warm, iterations)
 
     @torch.no_grad()
-    def measure(
-        self, x: Tensor, *, ids: Sequence[str | int] | None = None, seed: int = 0
-    ) -> Tensor:
+    def measure(self, x: Any, *, ids: Sequence[str | int] | None = None, seed: int = 0) -> Tensor:
         """Measurements y = Ax + noise, with noise that depends on the image and the seed alone.
 
         The generator is seeded for every image from (seed, id), so that an image gets the same
@@ -216,7 +220,8 @@ class Problem:
         for both precisions. No random state outside is changed.
 
         Args:
-            x: images in [0, 1], ``(B, C, H, W)``.
+            x: images in [0, 1], ``(B, C, H, W)``, or in any other form
+                (:mod:`proxmatch.data.any_form`).
             ids: one name per image; a hash of its float32 pixels unless given, so that equal
                 images get equal noise.
             seed: another seed, another draw.
@@ -231,16 +236,39 @@ class Problem:
             >>> torch.equal(problem.measure(x)[2:3], problem.measure(x[2:3]))
             True
         """
+        x = self.batch(x)
         self.check_image(x)
         checks.check_brightness(x)
         return measured(self.physics, x, ids, seed)
 
-    def initial(self, y: Tensor) -> Tensor:
+    def batch(self, images: Any) -> Tensor:
+        """Images in any form (:mod:`proxmatch.data.any_form`) as a batch where the problem is.
+
+        A tensor is returned as it is.
+        """
+        if isinstance(images, Tensor):
+            return images
+        like = torch.zeros((), device=self.device, dtype=self.dtype)
+        return image_batch(images, self.img_size[0], like)
+
+    def measurements(self, y: Any) -> Tensor:
+        """Measurements as a batch where the problem is: a tensor as it is, arrays, or pictures.
+
+        An array has the shape of a tensor ``(B, ...)`` of measurements, or is a picture.
+        """
+        if isinstance(y, np.ndarray) and y.dtype.kind == "f":
+            one = self.physics.A(torch.zeros(1, *self.img_size, device=self.device).to(self.dtype))
+            if y.shape[1:] == one.shape[1:]:
+                return torch.from_numpy(y).to(one)
+        return self.batch(y)
+
+    def initial(self, y: Any) -> Tensor:
         """x_0, ``(B, C, H, W)``, from measurements y.
 
         Raises:
             InputError: y does not fit the problem, or the initialization does not make images.
         """
+        y = self.measurements(y)
         self.check_measurement(y)
         x = self.initialization(y, self.physics)
         self.check_image(x, "the initialization")

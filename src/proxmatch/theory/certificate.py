@@ -142,7 +142,7 @@ class Certificate(ShownCertificate):
 
 def certify(
     denoisers: Mapping[str, Denoise],
-    measurements: Tensor,
+    measurements: Any,
     problem: Problem,
     *,
     reference: ProximalDenoiser,
@@ -161,7 +161,7 @@ def certify(
 
     Args:
         denoisers: D, by name.
-        measurements: y, as ``problem.measure`` makes them.
+        measurements: y, as ``problem.measure`` makes them; or arrays, or pictures of them.
         problem: f, eta and the start.
         reference: D*.
         iterations: number of steps, if not that of the problem.
@@ -199,7 +199,7 @@ def certify(
     paths: dict[str, tuple[Trajectory, float]] = {}
     for name, denoiser in denoisers.items():
         started, parts = time.perf_counter(), []
-        for some in torch.split(measurements, group):
+        for some in torch.split(problem.measurements(measurements), group):
             parts.append(
                 trace(
                     denoiser,

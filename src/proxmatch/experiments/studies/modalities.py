@@ -1,10 +1,11 @@
 """Modalities on real gray pictures: gray and lifted models against total variation and Wiener.
 
-X-rays and electron microscopy, reduced so that a crop shows a whole structure. Tomography measures
-the picture, MRI the same with a smooth phase, so that it is complex; PSNR of MRI is that of the
+Whole X-rays, and crops of electron microscopy at half its resolution. Tomography measures the
+picture, MRI the same with a smooth phase, so that it is complex; PSNR of MRI is that of the
 magnitudes. The start is filtered back-projection for tomography and the zero-filled image for MRI.
 Every prior is at the strength that did best on other pictures of the domain. A color model is
-lifted (:mod:`proxmatch.transforms.lifted`).
+lifted (:mod:`proxmatch.transforms.lifted`). The first :data:`CERTIFIED` plain steps of a learned
+prior on the first picture are certified, with the prior itself as the reference.
 """
 
 from __future__ import annotations
@@ -18,23 +19,29 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from proxmatch.data import ImageDomain, encode_image
+from proxmatch._internal.randomness import fingerprint
+from proxmatch.data import ImageDomain, encode_image, image_files, read_image
+from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.studies.priors import at_strength, identity_of, label_of, prior_of
 from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, make_problem
+from proxmatch.theory import certify
 from proxmatch.transforms import Lifted, choose_strength
 
 SIZE = 64
-#: Folder and factor by which its pictures are reduced.
-DOMAINS = {"x-ray": ("xray", 6), "microscopy": ("microscopy", 2)}
+#: Folder, and the factor by which its pictures are reduced before a crop; None for whole pictures.
+DOMAINS: dict[str, tuple[str, int | None]] = {
+    "x-ray": ("xray", None),
+    "microscopy": ("microscopy", 2),
+}
 PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tomography 20": ("tomography", ("views=20",)),
-    "tomography 40": ("tomography", ("views=40",)),
     "tomography 60": ("tomography", ("views=60",)),
     "MRI 4 x": ("mri", ("acceleration=4",)),
     "Poisson denoising": ("poisson-denoising", ()),
@@ -46,6 +53,8 @@ PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
 BASELINES = ("tv", "wiener")
 #: Pictures that strengths are chosen on, and test pictures unless another number is asked for.
 CHOSEN_ON, TESTED = 2, 4
+#: Steps that are certified, after the warm start.
+CERTIFIED = 5
 #: How much the pictures of the page are enlarged.
 ENLARGED = 2
 
@@ -72,10 +81,22 @@ def plan(work: Work) -> list[dict[str, Any]]:
 def pictures(domain: str, data: Path, count: int) -> tuple[Tensor, Tensor, str]:
     """Pictures to choose on, test pictures, and a fingerprint of all."""
     folder, reduced = DOMAINS[domain]
-    found = ImageDomain(data / folder, SIZE, crop="center", channels=1, downscale=reduced)
-    places = [round(i * len(found) / (count + CHOSEN_ON)) for i in range(count + CHOSEN_ON)]
-    every = found.tensor(places)
-    return every[:CHOSEN_ON], every[CHOSEN_ON:], found.fingerprint
+    number = count + CHOSEN_ON
+    if reduced is None:
+        files = image_files([data / folder])
+        every = torch.stack([_whole(files[round(i * len(files) / number)]) for i in range(number)])
+    else:
+        found = ImageDomain(data / folder, SIZE, crop="center", channels=1, downscale=reduced)
+        every = found.tensor(round(i * len(found) / number) for i in range(number))
+    return every[:CHOSEN_ON], every[CHOSEN_ON:], fingerprint([every])
+
+
+def _whole(file: Path) -> Tensor:
+    """The largest square in the middle of a picture, reduced to ``(1, SIZE, SIZE)``."""
+    x = read_image(file, channels=1)
+    side = min(x.shape[1:])
+    top, left = ((n - side) // 2 for n in x.shape[1:])
+    return F.interpolate(x[None, :, top : top + side, left : left + side], SIZE, mode="area")[0]
 
 
 def with_phase(x: Tensor) -> Tensor:
@@ -94,7 +115,7 @@ def magnitude(x: Tensor) -> Tensor:
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """PSNR of every picture, at the start and at the end, and the first one."""
     kind, options = PROBLEMS[settings["problem"]]
-    chosen_on, test, fingerprint = pictures(settings["domain"], work.data, settings["images"])
+    chosen_on, test, data = pictures(settings["domain"], work.data, settings["images"])
     if kind == "mri":
         chosen_on, test = with_phase(chosen_on), with_phase(test)
     problem = make_problem(kind, SIZE, options, channels=test.shape[1])
@@ -112,10 +133,28 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
             name: base64.b64encode(encode_image(images[0].clamp(0, 1), bits=8)).decode()
             for name, images in first.items()
         },
-        "data": fingerprint,
+        "data": data,
         "solver": problem.describe(),
+        "certified": None
+        if settings["model"] in BASELINES
+        else _certified(denoiser, y[:1], problem),
         **about,
     }
+
+
+def _certified(denoiser: ProximalDenoiser, y: Tensor, problem: Problem) -> float:
+    """The share of the inequalities that hold along the run."""
+    warm = problem.warm_steps(problem.iterations)
+    found = certify(
+        {"itself": denoiser},
+        y,
+        problem,
+        reference=denoiser,
+        iterations=warm + CERTIFIED,
+        warm=warm,
+        local=(),
+    )
+    return found.runs["itself"].share
 
 
 def _strong(model: str, images: Tensor, problem: Problem, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -145,14 +184,20 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
             one = next(iter(found.values()))
             scores = [_score(found.get(prior)) for prior in priors]
             margins = [f"{c['margin']:.2f}" for c in found.values() if c["margin"] is not None]
-            rows.append([problem, f"{np.mean(one['start']):.2f}", *scores, ", ".join(margins)])
-        header = [f"{domain}, {len(here[0]['psnr'])} pictures", "start", *priors, "t L"]
+            shares = [f"{c['certified']:.0%}" for c in found.values() if c["margin"] is not None]
+            start = f"{np.mean(one['start']):.2f}"
+            rows.append([problem, start, *scores, ", ".join(margins), ", ".join(shares)])
+        header = [f"{domain}, {len(here[0]['psnr'])} pictures", "start", *priors, *LEARNED]
         parts.append(markdown(header, rows))
         parts += [
             f"![{domain}, {problem}]({_file(domain, problem)})"
             for problem in dict.fromkeys(cell["problem"] for cell in here)
         ]
     return "\n\n".join(parts)
+
+
+#: Columns about the learned priors, in their order.
+LEARNED = ("t L", "inequalities that hold")
 
 
 def _score(cell: Mapping[str, Any] | None) -> str:
@@ -191,5 +236,6 @@ MODALITIES = Study(
     plan,
     compute,
     tables,
+    code=("theory",),
     pictures=sheets,
 )
