@@ -20,8 +20,8 @@ Total variation stands in the table and cannot be chosen: it has no potential.
 
 Weights, filters, colors and strengths (:mod:`proxmatch.transforms.strength`) all come from the
 first part; no held-out pixel has any part in a denoiser, and the evidence is of the very one that
-is returned. A trained denoiser keeps the strength that was chosen before: it knows the images it
-was trained on too well to choose one on them, which cost up to 0.4 dB on others.
+is returned. A denoiser that was trained on one or two images keeps the noise level that was chosen
+before: it knows them too well to choose one on them, which cost 0.1 to 0.4 dB on others.
 
 With few images, a paler copy stands beside each, in the choice of a strength and in the scores: a
 prior that suits one busy image is too weak for the smooth ones of its domain (2.4 dB were lost so
@@ -62,8 +62,8 @@ from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.start import nearest_first
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
-from proxmatch.transforms import Relaxed, Tuned, align, choose_strength, colors_of, tune
-from proxmatch.transforms.strength import STRENGTHS, keep_strength
+from proxmatch.transforms import Tuned, align, choose_strength, colors_of, tune
+from proxmatch.transforms.strength import STRENGTHS
 
 #: By how much a trained denoiser must win, in dB, over the root of the number of held-out images.
 MARGIN = 0.2
@@ -73,6 +73,8 @@ WINDOWS = 64
 CROPS = 4
 #: With fewer windows than these, paler copies stand beside them.
 ENOUGH = 4
+#: A denoiser that was trained on fewer images than these keeps the level of its source.
+KNOWN_TOO_WELL = 3
 #: Of several denoisers, those whose strength is chosen.
 TRIED = 3
 #: Fewer steps of a fine-tuning than these are not worth beginning.
@@ -219,11 +221,12 @@ def explore(
     first = next(iter(nearness))
     given = sources[first]
 
-    def chosen(base: ProximalDenoiser) -> Tuned[Any]:
+    def chosen(base: ProximalDenoiser, level: float | None = None) -> Tuned[Any]:
         return choose_strength(
             base,
             few,
             problems,
+            level=level,
             strengths=search.strengths,
             measured=not trials.over(),  # L takes long; out of time, that of the card has to do
             seed=seed,
@@ -238,12 +241,11 @@ def explore(
 
     if not given.conditional:
         trials("source", lambda: along(lambda _: given, (1.0,)))
-    near, best = first, -math.inf
-    at_best: Denoise = given
+    near, best, level = first, -math.inf, None
     for name in list(nearness)[:TRIED]:
         tried = trials(named("relaxed", name), partial(chosen, sources[name]), share=STRENGTH)
         if tried is not None and tried.fit > best:
-            near, best, at_best = name, tried.fit, tried.denoiser
+            near, best, level = name, tried.fit, tried.candidate.sigma
     trials.nearest = near
     trials("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS), always=True)
     base = nearest = sources[near]
@@ -255,23 +257,18 @@ def explore(
         if search.steps is not None:
             settings = _shorter(settings, search.steps)
 
+        kept = level if len(split.training) < KNOWN_TOO_WELL else None
         finished: list[ProximalDenoiser] = []
-
-        def strong(found: ProximalDenoiser) -> Tuned[Any]:
-            if not isinstance(at_best, Relaxed) or at_best.level is None:
-                return chosen(found)
-            measured = not trials.over()
-            return keep_strength(found, at_best, few, problems, measured=measured, seed=seed)
 
         def trained() -> Tuned[Any]:
             found = _trained(base, split.training, settings, problems, size, trials.left)
             finished.append(found)
-            return strong(found)
+            return chosen(found, kept)
 
         begun = "" if base is nearest else "aligned + "
         trials(named(f"{begun}fine-tuned + relaxed", near), trained, trained=True)
         for found in finished:
-            half = partial(strong, halfway(base, found))
+            half = partial(chosen, halfway(base, found), kept)
             trials(named(f"{begun}half fine-tuned + relaxed", near), half, trained=True)
     if search.compare:
         trials("total variation", lambda: along(TotalVariation, WEIGHTS))

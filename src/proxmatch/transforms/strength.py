@@ -24,7 +24,6 @@ If they were not halved, they would favor the strength that made them.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -199,6 +198,7 @@ def choose_strength(
     *,
     proximal: bool = True,
     measured: bool = True,
+    level: float | None = None,
     strengths: Sequence[float] = STRENGTHS,
     quality: Quality | None = None,
     iterations: int | None = None,
@@ -217,6 +217,7 @@ def choose_strength(
             construction; without it the best strength is chosen, and L is only measured.
         measured: measure L along the chosen run, and weaken t until t L < 0.9 there. Without it, L
             is that of the denoiser's card, which is quicker but only a first guess.
+        level: the noise level s, of a denoiser that takes one: t alone is then chosen.
         strengths: values of t for a denoiser of one level; t = 1 is always tried, so that the
             winner is never worse than D itself on the given images.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
@@ -244,6 +245,7 @@ def choose_strength(
             _Simulation(images, problem, quality, iterations, seed),
             proximal,
             measured,
+            level,
             stop,
         )
     else:
@@ -257,60 +259,9 @@ def choose_strength(
             stop=stop,
             seed=seed,
         )
-    return _recorded(found, len(images))
-
-
-@torch.no_grad()
-def keep_strength(
-    denoiser: ProximalDenoiser,
-    like: Relaxed,
-    images: Tensor,
-    problem: Problem | Sequence[Problem],
-    *,
-    measured: bool = True,
-    seed: int = 0,
-) -> Tuned[Relaxed]:
-    """A denoiser of many levels at the strength (s, t) of another one.
-
-    For one that was trained on these very images: it knows them too well to choose on them.
-
-    Args:
-        denoiser: D, which is held and not changed.
-        like: the other one at its strength.
-        images: of the problem's size, ``(N, C, H, W)``, to measure L on.
-        problem: what to reconstruct from.
-        measured: measure L along the run, and lower t until t L < 0.9 there.
-        seed: of the simulated noise.
-
-    Example:
-        >>> from proxmatch.denoisers import GradientStep, GradientStepConfig
-        >>> from proxmatch.problems import denoising
-        >>> config = GradientStepConfig.scaled(channels=1, widths=(2, 2), levels=(0.01, 0.2))
-        >>> one, other = GradientStep(config), GradientStep(config)
-        >>> problem = denoising(8, channels=1, iterations=2)
-        >>> found = keep_strength(one, Relaxed(other, 0.1, 0.05), torch.rand(1, 1, 8, 8), problem)
-        >>> found.chosen.strength, found.chosen.sigma
-        (0.1, 0.05)
-    """
-    score = _Simulation(images, problem, None, None, seed)
-    kept, constant = Relaxed(denoiser, like.t, like.level), None
-    if denoiser.core.penalized and measured:
-        for _ in range(ROUNDS):
-            constant = score.along_runs(denoiser, kept)
-            if kept.t * constant < ACCEPTED:
-                break
-            diverged = not math.isfinite(constant)
-            kept = Relaxed(denoiser, kept.t / 2 if diverged else MARGIN / constant, like.level)
-    trial = score(kept, kept.t, kept.level)
-    final = Relaxed(denoiser, kept.t, kept.level, constant)
-    return _recorded(Tuned(final, trial, (trial,), constant), len(images))
-
-
-def _recorded(found: Tuned[Relaxed], images: int) -> Tuned[Relaxed]:
-    """The same, with everything that was tried in the record of the denoiser."""
     names = ", ".join(found.chosen.by_problem)
-    log.info("%s on %s: %r", type(found.denoiser.core).__name__, names, found)
-    found.denoiser.record = {"problem": names, "images": images, **found.to_json()}
+    log.info("%s on %s: %r", type(denoiser.core).__name__, names, found)
+    found.denoiser.record = {"problem": names, "images": len(images), **found.to_json()}
     return found
 
 
@@ -502,11 +453,13 @@ def _two_numbers(
     score: _Simulation,
     proximal: bool,
     measured: bool,
+    level: float | None,
     stop: Callable[[], bool],
 ) -> Tuned[Relaxed]:
     """Levels one after the other, at the largest t allowed and its halves, while PSNR rises."""
     low, high = denoiser.levels or (LEVELS[0], LEVELS[-1])
-    levels = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
+    known = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
+    levels = known if level is None else [level]
     bounded = denoiser.core.penalized
     trials: dict[tuple[int, float], Trial] = {}
 
