@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from torch.func import hessian
 
-from proxmatch.denoisers import GradientStep, GradientStepConfig, ScaledLPN, ScaledLPNConfig
+from proxmatch.denoisers import (
+    GradientStep,
+    GradientStepConfig,
+    ScaledLPN,
+    ScaledLPNConfig,
+    scaled_lpn,
+)
 from proxmatch.denoisers.scaled_lpn import GROWTH, RIGID
 from proxmatch.denoisers.unet import ScaledUNet
 
@@ -50,6 +58,27 @@ def test_the_written_out_gradient_is_that_of_the_potential() -> None:
     level = torch.tensor([0.02, 0.2], dtype=torch.float64)
     (by_autograd,) = torch.autograd.grad(model.potential(x, level).sum(), x)
     assert torch.allclose(model(x, level), by_autograd, rtol=1e-10, atol=1e-12)
+
+
+def test_without_a_gradient_a_few_rows_at_a_time_give_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    model = small().double()
+    x = torch.rand(2, 3, 26, 14, dtype=torch.float64)
+    whole = model(x, 0.1)
+    heights = []
+    on = scaled_lpn._on
+
+    def watched(u: torch.Tensor, level: Any) -> torch.Tensor:
+        heights.append(u.shape[2])
+        return on(u, level)
+
+    monkeypatch.setattr(scaled_lpn, "BLOCK", 100)
+    monkeypatch.setattr(scaled_lpn, "_on", watched)
+    with torch.no_grad():
+        assert torch.allclose(model(x, 0.1), whole, rtol=1e-12)
+    assert max(heights) < 4
 
 
 def test_alpha_goes_to_one_as_the_level_goes_to_zero() -> None:

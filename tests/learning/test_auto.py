@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from dataclasses import replace
@@ -24,7 +25,7 @@ from proxmatch.learning import (
     stream,
 )
 from proxmatch.learning.assess import Assessment, assess
-from proxmatch.learning.auto import MARGIN, Search, auto
+from proxmatch.learning.auto import MARGIN, Search, auto, halfway
 from proxmatch.learning.evidence import Evidence
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
 from proxmatch.learning.frame import around, core, inside
@@ -87,6 +88,7 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
         "Wiener",
         "aligned + relaxed",
         "aligned + fine-tuned + relaxed",
+        "aligned + half fine-tuned + relaxed",
         "total variation",
     ]
     chosen = [candidate for candidate in result.table if candidate.chosen]
@@ -95,6 +97,7 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
     margin = {
         "total variation": math.inf,
         "aligned + fine-tuned + relaxed": MARGIN / math.sqrt(held),
+        "aligned + half fine-tuned + relaxed": MARGIN / math.sqrt(held),
     }
     possible = [c.score - margin.get(c.name, 0) for c in result.table]
     assert chosen[0].score - margin.get(chosen[0].name, 0) == max(possible)
@@ -175,8 +178,31 @@ def test_gradient_step_denoisers_of_one_level_get_the_penalty() -> None:
     result = adapt(model, bright(1), problem=problem)
     assert [c.name for c in result.table if "fine-tuned" in c.name] == [
         "fine-tuned + relaxed",
+        "half fine-tuned + relaxed",
     ]  # nothing is known of the colors of this one
     assert gentle_settings(model, 1).penalty is not None
+
+
+def test_trained_on_one_image_a_denoiser_keeps_the_level_that_was_chosen_before() -> None:
+    torch.manual_seed(0)
+    given = GradientStep(GradientStepConfig.scaled(widths=(4, 4), levels=(0.01, 0.3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdaptationWarning)
+        table = adapt(given, bright(1), DEBLURRING, search=Search(steps=2, compare=False)).table
+    levels = {c.name: c.sigma for c in table if c.name != "Wiener"}
+    assert list(levels) == ["relaxed", "fine-tuned + relaxed", "half fine-tuned + relaxed"]
+    [level] = set(levels.values())
+    assert level is not None
+
+
+def test_half_way_between_two_denoisers_is_the_mean_of_their_weights(source: LPN) -> None:
+    other = copy.deepcopy(source)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.mul_(3)
+    found = halfway(source, other)
+    for mean, one in zip(found.parameters(), source.parameters(), strict=True):
+        torch.testing.assert_close(mean, 2 * one)
 
 
 @pytest.mark.parametrize("there", [{"avx512_bf16": True}, {"avx512_bf16": False}, {}])
@@ -245,12 +271,13 @@ def test_a_search_can_be_made_smaller(source: LPN, monkeypatch: pytest.MonkeyPat
     search = Search((1.0, 0.5), crops=1, steps=2, compare=False)
     told: dict[str, Any] = {"problems": [DEBLURRING], "size": 16}
     found = auto({"source": source}, list(bright(1)), search=search, **told)
-    names = ["source", "relaxed", "Wiener", "aligned + relaxed", "aligned + fine-tuned + relaxed"]
-    assert [candidate.name for candidate in found.table] == names
+    names = ["source", "relaxed", "Wiener", "aligned + relaxed"]
+    trained = ["aligned + fine-tuned + relaxed", "aligned + half fine-tuned + relaxed"]
+    assert [candidate.name for candidate in found.table] == [*names, *trained]
     assert {c.strength for c in found.table if c.name != "Wiener"} <= {1.0, 0.5}
     assert steps == [2]
     less = auto({"source": source}, list(bright(1)), search=replace(search, steps=0), **told)
-    assert [candidate.name for candidate in less.table] == names[:-1]
+    assert [candidate.name for candidate in less.table] == names
     assert steps == [2]
 
 

@@ -55,6 +55,7 @@ network starts as firm thresholding of cosine transforms (:func:`initialize`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -135,6 +136,8 @@ OVERLAP = 9
 #: Direct units extend beyond the edge, so that no pixel is seen by fewer of them; other layers do
 #: not read the extra units.
 RING = (1, 1, 1, 1)
+#: Numbers of the finest direct layer that are handled at a time.
+BLOCK = 1 << 16
 #: Weights between layers are stored multiplied by their fan-in over this, so that one learning
 #: rate fits all weights.
 FAN = 5.0
@@ -161,12 +164,12 @@ class _Trace:
     """What the upward pass leaves behind, by layer.
 
     Attributes:
-        on: max(a, 0) of the units that have squares, with a ring around the image.
-        slope: phi'(a) = p.
-        y: phi(a).
+        squared: S_0 z, what the units that have squares see, with a ring around the image.
+        slope: phi'(a) = p of the other layers.
+        y: phi(a) of the other layers.
     """
 
-    on: Tensor
+    squared: Tensor
     slope: dict[str, Tensor]
     y: dict[str, Tensor]
 
@@ -225,10 +228,11 @@ class ScaledLPN(ProximalDenoiser):
         """
         level = self._at(sigma)
         trace = self._up(z, level, self._weights())
-        total = trace.on.square().flatten(1).sum(1) / (2 * OVERLAP)
+        on = _on(trace.squared, level)
+        total = on.square().flatten(1).sum(1) / (2 * OVERLAP)
         for width, tap in zip(WIDTHS, level.back, strict=True):
-            p = trace.on.clamp(max=width)
-            total = total + (tap * p * (trace.on - p / 2)).flatten(1).sum(1)
+            p = on.clamp(max=width)
+            total = total + (tap * p * (on - p / 2)).flatten(1).sum(1)
         for name, tap in level.tap.items():
             total = total + (tap * trace.y[name]).flatten(1).sum(1)
         return total
@@ -245,17 +249,22 @@ class ScaledLPN(ProximalDenoiser):
             delta = g * trace.slope[name] * level.gain[name]
             _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=1))
             for below in layer.reads:
-                _add(back, below, _adjoint(delta, weights[_read(layer, below)], layer, below))
+                if below == SQUARED:  # only the finest deep layer reads it
+                    read, reader = weights[_read(layer, below)], F.pad(delta, RING)
+                else:
+                    _add(back, below, _adjoint(delta, weights[_read(layer, below)], layer, below))
         for layer in DIRECT:
             name = layer.name
             if name == SQUARED:
-                delta = trace.on / OVERLAP + F.pad(back[name] * trace.slope[name], RING)
-                for width, tap in zip(WIDTHS, level.back, strict=True):
-                    delta = delta + tap * trace.on.clamp(max=width)
+                delta = _by_rows(
+                    lambda u, above: _passed(u, F.conv_transpose2d(above, read), level),
+                    trace.squared,
+                    reader,
+                )
             else:
-                delta = (level.tap[name] + back[name]) * trace.slope[name]
-            plus, minus = delta.chunk(2, 1)
-            delta, border = (plus - minus) * level.gain.get(name, 1.0), 1 + (name == SQUARED)
+                g = (level.tap[name] + back[name]) * trace.slope[name]
+                delta = _odd(g) * level.gain[name]
+            border = 1 + (name == SQUARED)
             _add(views, layer.scale, F.conv_transpose2d(delta, self._filters(name), padding=border))
         middle = views[1] + F.interpolate(views[2], scale_factor=2.0) / 4
         out: Tensor = F.pixel_shuffle(views[0] + F.pixel_shuffle(middle, 2), 2)
@@ -407,29 +416,74 @@ class ScaledLPN(ProximalDenoiser):
         fine = F.pixel_unshuffle(z, 2)
         middle = F.pixel_unshuffle(fine, 2)
         views = (fine, middle, F.avg_pool2d(middle, 2))
-        u = F.conv2d(fine, self._filters(SQUARED), padding=2)
-        trace = _Trace((torch.cat([u, -u], 1) + level.bias[SQUARED]).relu(), {}, {})
-        for layer in DIRECT:
+        trace = _Trace(F.conv2d(fine, self._filters(SQUARED), padding=2), {}, {})
+        for layer in DIRECT[1:]:
             name = layer.name
-            if name == SQUARED:
-                a = trace.on[..., 1:-1, 1:-1]
-            else:
-                u = level.gain[name] * F.conv2d(views[layer.scale], self.filters[name], padding=1)
-                a = torch.cat([u, -u], 1) + level.bias[name]
-            p = a.clamp(0, 1)
-            trace.slope[name], trace.y[name] = p, p * (a - p / 2)
+            u = level.gain[name] * F.conv2d(views[layer.scale], self.filters[name], padding=1)
+            trace.slope[name], trace.y[name] = _phi(torch.cat([u, -u], 1) + level.bias[name])
         for layer in DEEP:
             name = layer.name
             a = F.conv2d(views[layer.scale], self.filters[name], padding=1)
             for below in layer.reads:
-                a = a + _apply(trace.y[below], weights[_read(layer, below)], layer, below)
-            a = level.gain[name] * a + level.bias[name]
-            p = a.clamp(0, 1)
-            trace.slope[name], trace.y[name] = p, p * (a - p / 2)
+                weight = weights[_read(layer, below)]
+                if below == SQUARED:
+                    a = a + _by_rows(
+                        lambda u, w=weight: F.conv2d(_phi(_on(u, level))[1], w),
+                        trace.squared[..., 1:-1, 1:-1],
+                    )
+                else:
+                    a = a + _apply(trace.y[below], weight, layer, below)
+            trace.slope[name], trace.y[name] = _phi(level.gain[name] * a + level.bias[name])
         return trace
 
 
 _DIRECT = {layer.name for layer in DIRECT}
+
+
+def _phi(a: Tensor) -> tuple[Tensor, Tensor]:
+    """phi'(a) and phi(a)."""
+    p = a.clamp(0, 1)
+    return p, p * (a - p / 2)
+
+
+def _on(u: Tensor, level: _Level) -> Tensor:
+    """max(a_0, 0) of the units that have squares, ``(B, 2 F, H, W)``, from S_0 z."""
+    return (torch.cat([u, -u], 1) + level.bias[SQUARED]).relu()
+
+
+def _passed(u: Tensor, g: Tensor, level: _Level) -> Tensor:
+    """What the units that have squares pass down, ``(B, F, H, W)``.
+
+    Args:
+        u: S_0 z, ``(B, F, H, W)``.
+        g: what the layers above ask of them, ``(B, 2 F, H, W)``.
+        level: taps and thresholds.
+    """
+    on = _on(u, level)
+    delta = on / OVERLAP + g * on.clamp(max=1)
+    for width, tap in zip(WIDTHS, level.back, strict=True):
+        delta = delta + tap * on.clamp(max=width)
+    return _odd(delta)
+
+
+def _odd(delta: Tensor) -> Tensor:
+    """What the filters get: pairs of units see them with opposite signs."""
+    plus, minus = delta.chunk(2, 1)
+    return plus - minus
+
+
+def _by_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """A function of each pixel, a few rows of the images at a time where no gradient is wanted.
+
+    The finest direct layer has far more channels than any other. Of a whole picture they are slow
+    to write and read again; a few rows of them stay in the cache of the processor.
+    """
+    first = tensors[0]
+    rows = max(1, BLOCK // first[:, :, 0].numel())
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or rows >= first.shape[2]:
+        return function(*tensors)
+    blocks = zip(*(torch.split(tensor, rows, 2) for tensor in tensors), strict=True)
+    return torch.cat([function(*block) for block in blocks], 2)
 
 
 def _read(layer: _Layer, below: str) -> str:

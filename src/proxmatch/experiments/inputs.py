@@ -19,6 +19,8 @@ from proxmatch.errors import DataError, InputError
 from proxmatch.experiments.scales import Scale
 
 SAMPLES = 16
+#: Of the embedded photographs the one that is shown, if it is tested on: the motorcycle.
+SHOWN = 31
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +132,12 @@ def _embedded(scale: Scale, largest: int) -> Data:
     where = "the embedded photographs"
     _enough(len(domain.adaptation), largest, "adaptation", where, "to adapt to")
     _enough(len(domain.test), scale.test_images, "test", where, "to test on")
-    step = len(domain.test) // scale.test_images
-    places = range(step // 2, len(domain.test), step)[: scale.test_images]
+    number = len(domain.test)
+    places = [round(i * number / scale.test_images) for i in range(scale.test_images)]
+    places.sort(key=lambda place: place != SHOWN)
     drawn = {k: few_shot(domain, n, 1000 * scale.seed + k) for k, n in scale.sets.items()}
     inputs = Inputs(
-        domain.test[list(places)],
+        domain.test[places],
         tuple(f"photographs@{index}" for index in places),
         {k: shot.images for k, shot in drawn.items()},
         {k: shot.names for k, shot in drawn.items()},

@@ -198,6 +198,7 @@ def choose_strength(
     *,
     proximal: bool = True,
     measured: bool = True,
+    level: float | None = None,
     strengths: Sequence[float] = STRENGTHS,
     quality: Quality | None = None,
     iterations: int | None = None,
@@ -216,6 +217,7 @@ def choose_strength(
             construction; without it the best strength is chosen, and L is only measured.
         measured: measure L along the chosen run, and weaken t until t L < 0.9 there. Without it, L
             is that of the denoiser's card, which is quicker but only a first guess.
+        level: the noise level s, of a denoiser that takes one: t alone is then chosen.
         strengths: values of t for a denoiser of one level; t = 1 is always tried, so that the
             winner is never worse than D itself on the given images.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
@@ -243,6 +245,7 @@ def choose_strength(
             _Simulation(images, problem, quality, iterations, seed),
             proximal,
             measured,
+            level,
             stop,
         )
     else:
@@ -450,11 +453,13 @@ def _two_numbers(
     score: _Simulation,
     proximal: bool,
     measured: bool,
+    level: float | None,
     stop: Callable[[], bool],
 ) -> Tuned[Relaxed]:
     """Levels one after the other, at the largest t allowed and its halves, while PSNR rises."""
     low, high = denoiser.levels or (LEVELS[0], LEVELS[-1])
-    levels = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
+    known = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
+    levels = known if level is None else [level]
     bounded = denoiser.core.penalized
     trials: dict[tuple[int, float], Trial] = {}
 

@@ -208,7 +208,10 @@ def _role(name: str, cell: Mapping[str, Any]) -> str:
 
 
 def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, Any]]) -> str:
-    columns = ("source", "relaxed", "fine-tuned + relaxed", "auto", "Wiener", "total variation")
+    columns = (
+        "source", "relaxed", "fine-tuned + relaxed", "half fine-tuned + relaxed", "auto", "Wiener",
+        "total variation",
+    )  # fmt: skip
     others = list(dict.fromkeys(cell["prior"] for cell in priors if cell["prior"] not in BASELINES))
     at_hand = {(cell["target"], cell["problem"], cell["prior"]): cell for cell in priors}
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
