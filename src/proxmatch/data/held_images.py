@@ -70,7 +70,18 @@ class HeldImages:
 
 
 def open_images(images: Any, size: int, channels: int) -> ImageDomain | HeldImages:
-    """A domain to train on: one that is open already, a folder, or images in any form."""
+    """A domain to train on: one that is open already, a folder, or images in any form.
+
+    Args:
+        images: see above.
+        size: side of the crops.
+        channels: of the images.
+
+    Example:
+        >>> import torch
+        >>> open_images([torch.rand(3, 20, 30), torch.rand(3, 16, 16)], 16, 3).channels
+        3
+    """
     if isinstance(images, ImageDomain | HeldImages):
         return images
     if isinstance(images, str | PathLike):
