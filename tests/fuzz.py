@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,17 +81,22 @@ def damaged(content: bytes, changes: list[tuple[float, bytes]], keep: float) -> 
 def harmless(*folders: Path) -> Iterator[None]:
     """Fail if what happens inside writes elsewhere, runs a program, unpickles or uses a network.
 
+    Threads that ran before, such as those of a Ray client, are not looked at.
+
     Args:
         folders: where it may write. Python may also write what it has compiled.
     """
     if not _hooked:
         sys.addaudithook(_hook)
         _hooked.append(True)
+    mine = threading.get_ident()
+    _others.update(thread.ident for thread in threading.enumerate() if thread.ident != mine)
     _seen.append([])
     try:
         yield
     finally:
         seen = _seen.pop()
+        _others.clear()
     allowed = [folder.resolve() for folder in folders]
     for what in seen:
         event, _, place = what.partition(" ")
@@ -101,10 +107,11 @@ def harmless(*folders: Path) -> Iterator[None]:
 
 
 _hooked: list[bool] = []
+_others: set[int | None] = set()
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _seen:
+    if not _seen or threading.get_ident() in _others:
         return
     if event in FORBIDDEN:
         _seen[-1].append(event)
