@@ -52,7 +52,7 @@ bench: $(READY)
 bench-learning: $(READY)
 	$(BIN)/python -m benchmarks.learning --minutes $(or $(MINUTES),10) $(if $(IMAGES),--images $(IMAGES))
 
-# A 4096 x 4096 picture beside one of 512 x 512: a quarter of an hour.
+# A 4096 x 4096 picture beside one of 512 x 512: half an hour.
 bench-large: $(READY)
 	$(BIN)/python -m benchmarks.large
 

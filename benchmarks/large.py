@@ -26,7 +26,7 @@ from rich.table import Table
 
 from proxmatch.data import embedded
 
-MODELS = ("lpn-photographs", "gs-photographs")
+MODELS = ("lpn-photographs", "gs-photographs", "lpn-grey", "gs-grey")  # in color, in gray
 SMALL = 512  # pixels along a side
 MORE = {SMALL: 32}  # iterations that are timed; 1 of the large one
 MEMORY, RATIO = 4e9 / 2**30, 1.3  # bounds: GiB, and large against small
@@ -41,7 +41,7 @@ class Cost:
 
 
 def main() -> None:
-    """Measure both families, print."""
+    """Measure both families in color and gray, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side", type=int, default=4096)
     parser.add_argument("--picture", type=Path, help="to tile; embedded photographs by default")

@@ -28,6 +28,7 @@ from proxmatch.denoisers import (
     ProximalDenoiser,
     jacobian_spectrum,
 )
+from proxmatch.denoisers.inverse import conjugate_gradient
 from proxmatch.diagnosis import diagnose
 from proxmatch.learning import Optimizer, Penalty, TrainingSettings, adapt, run, stream
 from proxmatch.losses import Staged, contractivity_penalty, top_direction
@@ -269,6 +270,22 @@ def test_an_inversion_indexes_by_no_mask_and_seldom_waits(waits: Counter[str]) -
         seen.append(Counter(waits))
     assert seen[1]["boolean indexing"] == 0
     assert waited(seen[1]) - waited(seen[0]) <= 2 * 20 // 5
+
+
+def test_conjugate_gradients_wait_once_in_five_products(waits: Counter[str]) -> None:
+    b = images(channels=1).to(NAME)
+    scale = torch.linspace(1, 50, SIDE).to(NAME)
+    products: list[int] = []
+
+    def product(v: Tensor) -> Tensor:
+        products.append(1)
+        return scale * v
+
+    waits.clear()
+    found = conjugate_gradient(product, b, torch.full((2,), 1e-5).to(NAME), 100)
+    assert waited(waits) <= len(products) // 5 + 1
+    assert len(products) > 10
+    torch.testing.assert_close(here(scale * found), here(b), rtol=1e-3, atol=1e-4)
 
 
 def test_autocast_changes_nothing() -> None:

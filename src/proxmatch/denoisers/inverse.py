@@ -89,9 +89,10 @@ def conjugate_gradient(
     p = r
     rr = _dot(r, r)
     target = rr * tolerance**2
-    for _ in range(max_iterations):
+    for k in range(max_iterations):
         active = rr > target
-        if not bool(active.any()):
+        seen = b.device.type == "cpu" or k % LOOK == 0  # elsewhere a check waits for the device
+        if seen and not bool(active.any()):
             break
         ap = matvec(p)
         curvature = _dot(p, ap)
