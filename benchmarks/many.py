@@ -2,7 +2,7 @@
 
     python -m benchmarks.many [--files 20000] [--engine local|ray] [--iterations 2] [--keep FOLDER]
 
-Measurements of 64 x 64 (blurred embedded photographs, shifted) are written to a folder. With
+Measurements of 64 x 64 (blurred embedded photographs, gray, shifted) are written to a folder. With
 ``local``, one process reconstructs them. With ``ray``, two workers do: one of them is killed after
 a quarter of the files, the driver after half of them, and the same command goes on. What is printed
 are seconds, the driver's memory at several counts and whether the results are byte for byte those
@@ -40,13 +40,13 @@ LINKS = 60_000
 
 
 def measurements(folder: Path, number: int) -> None:
-    """Blurred photographs, each at another place, as PNG files."""
+    """Blurred gray photographs, each at another place, as PNG files."""
     if folder.exists():
         return
     folder.mkdir(parents=True)
     domain = embedded("photographs", SIDE)
-    photographs = torch.cat([domain.test, domain.adaptation])
-    problem = gaussian_deblurring(SIDE)
+    photographs = torch.cat([domain.test, domain.adaptation]).mean(1, keepdim=True)
+    problem = gaussian_deblurring(SIDE, channels=1)
     for begin in range(0, number, TOGETHER):
         numbers = range(begin, min(begin + TOGETHER, number))
         rounds = [divmod(n // len(photographs), SIDE) for n in numbers]
@@ -63,7 +63,7 @@ def measurements(folder: Path, number: int) -> None:
 def model(folder: Path) -> Path:
     """A denoiser that takes next to no time."""
     torch.manual_seed(0)
-    denoiser = LPN(LPNConfig(size=SIDE, hidden=4, features=3, strides=(2,), sigma=0.07))
+    denoiser = LPN(LPNConfig(channels=1, size=SIDE, hidden=4, features=3, strides=(2,)))
     return save(denoiser, folder)
 
 

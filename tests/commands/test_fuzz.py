@@ -148,7 +148,7 @@ words = st.one_of(
 )  # fmt: skip
 
 
-@usual(120)
+@usual(120, share=0.4)
 @given(arguments=st.lists(words, min_size=1, max_size=7))
 def test_arguments(
     tmp_path: Path,

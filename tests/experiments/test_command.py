@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from proxmatch._internal.files import UNFINISHED
 from proxmatch.cli import run
 from proxmatch.commands import _experiment
 from proxmatch.errors import EngineError
@@ -110,6 +111,13 @@ def test_a_changed_seed(begin, refused, tmp_path: Path) -> None:
     begin("quick", "--out", out, "--families", "lpn")
     said = refused("quick", "--out", out, "--families", "lpn", "--max-steps", "2")
     assert "scale.max_steps was null, is 2" in said
+
+
+def test_a_run_that_was_killed_at_once_is_begun_again(begin, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / f".run.json.a{UNFINISHED}").touch()
+    begin("quick", "--out", out, "--families", "lpn")
 
 
 def test_a_missing_image(begin, refused, tmp_path: Path) -> None:
