@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 import warnings
+from copy import deepcopy
 
 import pytest
 import torch
@@ -11,8 +13,10 @@ from proxmatch.baselines import Wiener
 from proxmatch.errors import MismatchedPhysicsWarning, SuspiciousWarning
 from proxmatch.pnp import Status
 from proxmatch.problems import denoising, gaussian_deblurring, inpainting
-from proxmatch.reconstruction.soundness import Sign, check_measured_noise, examine, noise_level
-from proxmatch.transforms.colors import color_statistics
+from proxmatch.reconstruction.linear import reconstruct_linearly
+from proxmatch.reconstruction.signs import Sign
+from proxmatch.reconstruction.soundness import check_measured_noise, examine, noise_level
+from proxmatch.transforms.colors import ColorStatistics
 
 PICTURES = pm.embedded("photographs").test[:2]
 
@@ -82,11 +86,45 @@ def test_the_linear_reconstruction_is_the_posterior_mean() -> None:
     problem = denoising(32, noise=0.1)
     x = PICTURES[:1, :, :32, :32]
     y = problem.measure(x)
-    found = examine(x, y, problem, start=y)
-    colors = color_statistics(y)
-    sigma = float((y - x).square().mean().sqrt())
-    posterior = Wiener.natural(colors, sigma, (32, 32))(y).detach()
-    assert float(found.far) == pytest.approx(float((x - posterior).square().mean()), rel=0.1)
+    linear = reconstruct_linearly(y, problem, y, torch.tensor([0.01]))
+    [exact] = deepcopy(linear.priors)
+    exact.log_snr.data -= math.log(0.01 / exact.sigma**2)  # type: ignore[operator]
+    torch.testing.assert_close(linear.images, exact(y).detach(), atol=2e-3, rtol=0)
+
+
+def test_together_pictures_are_reconstructed_as_one_by_one() -> None:
+    problem = gaussian_deblurring(64)
+    y = problem.measure(PICTURES)
+    start, variance = problem.initial(y), torch.tensor([4e-4, 1e-3])
+    both = reconstruct_linearly(y, problem, start, variance)
+    for i in range(2):
+        one = slice(i, i + 1)
+        alone = reconstruct_linearly(y[one], problem, start[one], variance[one])
+        torch.testing.assert_close(both.images[one], alone.images, atol=1e-5, rtol=0)
+        torch.testing.assert_close(both.missed[one], alone.missed, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("steeper", [-0.5, 1.0])
+def test_the_spectrum_and_the_error_of_a_picture_are_found(steeper: float) -> None:
+    """Of pictures that are drawn from another spectrum than 1 / f^2.5, which is known then."""
+    problem = gaussian_deblurring(64, noise=0.05)
+    colors = ColorStatistics(torch.full((3,), 0.5).double(), 0.002 * torch.eye(3).double() + 0.001)
+    truth = Wiener.natural(colors, 0.1, (64, 64))
+    octaves = torch.linspace(-8, -0.5, truth.config.knots)
+    truth.log_snr.data -= steeper * (octaves + 4) * math.log(2)
+    expected, missed = 0.0, 0.0
+    for seed in range(3):
+        x = truth.draw(1, (64, 64), seed)
+        y = problem.measure(x.clamp(0, 1))
+        linear = reconstruct_linearly(y, problem, problem.initial(y), torch.tensor([0.05**2]))
+        expected += float(linear.missed.sum())
+        missed += float((linear.images - x.clamp(0, 1)).square().sum())
+    assert expected == pytest.approx(missed, rel=0.35)
+    [prior] = linear.priors
+    fitted = (prior.log_snr.detach() + 2 * math.log(prior.sigma or 0)).mean(0)
+    wanted = (truth.log_snr.detach() + 2 * math.log(0.1)).mean(0)
+    slope = (fitted - wanted)[7:12].diff().mean() / math.log(2) / 0.5  # of octaves
+    assert abs(float(slope)) < 0.5
 
 
 def test_a_run_that_goes_on_is_noticed() -> None:

@@ -246,6 +246,9 @@ def test_modalities_show_what_their_cells_hold(
         start = f"{here['tv']['start'][0]:.2f}"
         assert f"| {problem} | {start} | {' | '.join(scores)} |" in text
         assert len({cell["start"][0] for cell in here.values()}) == 1  # the same measurements
+        assert here["tiny"]["certified"] == 1
+        assert here["tv"]["certified"] is None
+        assert f"| {here['tiny']['margin']:.2f} | 100% |" in text
         assert here["wiener"]["psnr"][0] > here["wiener"]["start"][0]
         sheet = Image.open(tmp_path / f"x-ray-{problem.lower().replace(' ', '-')}.png")
         assert sheet.size == (5 * 64, 64 + 14)

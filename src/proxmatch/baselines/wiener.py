@@ -172,6 +172,39 @@ class Wiener(ProximalDenoiser):
             gain = self._gain(self._check(x))
             return self.forward(x.detach()), lambda v: self._filter(v.detach(), gain)
 
+    @torch.no_grad()
+    def draw(self, count: int, size: tuple[int, int], seed: int = 0) -> Tensor:
+        """Images of the Gaussian that the filter is for, ``(count, C, H, W)``, of its mean color.
+
+        Args:
+            count: how many.
+            size: (H, W).
+            seed: another seed, another draw.
+        """
+        if self.sigma is None:
+            raise InputError("images can be drawn if the noise level of the filter is known")
+        generator = torch.Generator().manual_seed(seed)
+        white = torch.randn(count, self.channels, *size, generator=generator).to(self.log_snr)
+        spectrum = self.sigma**2 * self._log_snr(white).exp()
+        spectrum[:, 0, 0] = 0
+        return self._mean(white) + _composed(spectrum.sqrt() * white, self._axes(white))
+
+    @torch.no_grad()
+    def bands(self, x: Tensor) -> Tensor:
+        """Energy of images, without their mean color, near the frequency of each knot.
+
+        Args:
+            x: ``(B, C, H, W)``.
+
+        Returns:
+            ``(B, knots)``.
+        """
+        lower, part = _knots(*x.shape[-2:], self.config.knots, x.dtype, x.device)
+        power = self._analyze(x).square().sum(1)
+        power[:, 0, 0] = 0
+        energy = x.new_zeros(len(x), self.config.knots)
+        return energy.index_add_(1, (lower + (part > 0.5)).flatten(), power.flatten(1))
+
     @property
     def smoothness(self) -> float:
         """L_H = 1 / min G, with the minimum over all frequencies of images of any size."""
@@ -183,10 +216,13 @@ class Wiener(ProximalDenoiser):
         return mean + self._filter(u - mean, 1 / self._gain(u))
 
     def _gain(self, x: Tensor) -> Tensor:
-        """G, ``(C, H, W)``: log S is interpolated between the knots."""
+        """G, ``(C, H, W)``."""
+        return self._log_snr(x).sigmoid()
+
+    def _log_snr(self, x: Tensor) -> Tensor:
+        """log(S / sigma^2), ``(C, H, W)``: interpolated between the knots."""
         lower, part = _knots(*x.shape[-2:], self.config.knots, x.dtype, x.device)
-        values = self.log_snr[:, lower] * (1 - part) + self.log_snr[:, lower + 1] * part
-        return values.sigmoid()
+        return self.log_snr[:, lower] * (1 - part) + self.log_snr[:, lower + 1] * part
 
     def _filter(self, x: Tensor, gain: Tensor) -> Tensor:
         return _filtered(x, self._axes(x), gain)
@@ -231,8 +267,14 @@ class WienerOfEach:
 
 def _filtered(x: Tensor, axes: Tensor, gain: Tensor) -> Tensor:
     """Q^T C^T G C Q x, with one Q and G, or one for each image."""
-    coefficients = gain * _coefficients(x, axes)
-    rows, cols = (_cosines(n, x.dtype, x.device) for n in x.shape[-2:])
+    return _composed(gain * _coefficients(x, axes), axes)
+
+
+def _composed(coefficients: Tensor, axes: Tensor) -> Tensor:
+    """Q^T C^T: the opposite of :func:`_coefficients`."""
+    rows, cols = (
+        _cosines(n, coefficients.dtype, coefficients.device) for n in coefficients.shape[-2:]
+    )
     return torch.einsum("...ji,...jhw->...ihw", axes, rows.T @ coefficients @ cols)
 
 

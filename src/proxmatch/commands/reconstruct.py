@@ -124,7 +124,7 @@ def command(
 
 def _warned(results: dict[str, dict[str, Any]]) -> list[str]:
     """What is wrong with suspicious images, and what to try."""
-    from proxmatch.reconstruction.soundness import ADVICE, Sign
+    from proxmatch.reconstruction.signs import ADVICE, Sign
 
     why: dict[Sign, list[str]] = {}
     for name, result in results.items():

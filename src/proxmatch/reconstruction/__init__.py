@@ -2,7 +2,8 @@
 
 from proxmatch.reconstruction.any_size import Reconstruction, at_strength, reconstruct
 from proxmatch.reconstruction.batch import FileBatch
-from proxmatch.reconstruction.soundness import Examination, Sign, examine
+from proxmatch.reconstruction.signs import Examination, Sign
+from proxmatch.reconstruction.soundness import examine
 
 __all__ = [
     "Examination",

@@ -26,14 +26,8 @@ from proxmatch.plots.shown import ShownReconstruction
 from proxmatch.pnp import OnDivergence, Status, Watched, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.problems.catalog import entry, image_side, make_problem, options as read_options
-from proxmatch.reconstruction.soundness import (
-    ADVICE,
-    TRY,
-    Sign,
-    check_measured_noise,
-    examine,
-    last_residual,
-)
+from proxmatch.reconstruction.signs import ADVICE, TRY, Sign
+from proxmatch.reconstruction.soundness import check_measured_noise, examine, last_residual
 from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements
 from proxmatch.transforms.fitting import fitting
 from proxmatch.transforms.strength import MARGIN, MIDDLING_LEVEL

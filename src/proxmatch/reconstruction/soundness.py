@@ -1,8 +1,7 @@
 r"""Has a run ruined the picture? What the run itself shows of its error, without the truth.
 
-x_0 is the start, x the result, y the measurements of N pixels in all channels. If x were right,
-|x - x_0|^2 would be the error of the start. Beside it stand three parts of the error of x that need
-no truth, each a mean square over the pixels:
+x_0 is the start, x the result, y the measurements of N pixels in all channels. Three parts of the
+error of x need no truth, each a mean square over the pixels:
 
 - **misfit**: what x leaves unexplained, (|Ax - y|^2 - E|noise|^2)_+ / (kappa N), with kappa the
   mean of |Av|^2 / |v|^2 over random images v of a natural spectrum: what a mean square of pixels
@@ -13,25 +12,13 @@ no truth, each a mean square over the pixels:
   texture to speak of, so what the run has added there is noise.
 - **range**: the squared distance of x from [0, 1], where the truth is, less that of x_0.
 
-A part is a *sign* when its share of |x - x_0|^2 / N exceeds its limit: the run has added more error
-than it can have removed. A misfit must also exceed that of the start. There are two more signs:
-
-- **far**: x is farther from the truth than x_0, by more than the limit, if the truth lies a little
-  beyond x_G as seen from x_0, at x_G - c (x_0 - x_G) with c = :data:`BEYOND`. Here x_G is the best
-  linear reconstruction of y for images with the colors of x_0 and a natural spectrum: the posterior
-  mean under that Gaussian, by the Wiener filter. The share is |x - truth|^2 / |x_0 - truth|^2 - 1;
-- **unsettled**: ||x_k - x_{k-1}|| / ||x_k|| at the last step.
-
-The limits were set on faces and photographs (:mod:`proxmatch.experiments.studies.detector`). Below
-a change of :data:`UNSEEN` nothing is said: the result is the start.
+And x is compared with x_G, a linear reconstruction that knows the colors and the spectrum of the
+picture (:mod:`proxmatch.reconstruction.linear`). :mod:`proxmatch.reconstruction.signs` judges.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
-from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 import torch.nn.functional as F
@@ -39,16 +26,14 @@ from deepinv.optim import L2
 from deepinv.physics import GaussianNoise, ZeroNoise
 from torch import Tensor
 
-from proxmatch.baselines.wiener import Wiener, WienerOfEach
 from proxmatch.errors import MismatchedPhysicsWarning
-from proxmatch.pnp import PnPResult, pnp_pgd
+from proxmatch.pnp import PnPResult
 from proxmatch.problems import Problem
 from proxmatch.problems.measuring import measured
-from proxmatch.transforms.colors import color_statistics
+from proxmatch.reconstruction.linear import reconstruct_linearly
+from proxmatch.reconstruction.signs import Examination
 from proxmatch.transforms.measured_colors import textures
 
-#: Smallest change of a run that counts, a mean square over pixels: half a step of 8 bits.
-UNSEEN = (0.5 / 255) ** 2
 #: Blocks in which the detail of an image is measured, and the share of them that is flat.
 BLOCK, FLAT = 8, 0.2
 #: A noise level that is so many times another one is another one, where it is more than texture.
@@ -61,109 +46,10 @@ HOLES = 0.05
 TEXTURES = 2
 #: The median of |g| for a standard Gaussian g.
 MEDIAN = 0.6745
-
-
-class Sign(StrEnum):
-    """What makes a result suspicious."""
-
-    MISFIT = "misfit"
-    NOISE = "noise"
-    RANGE = "range"
-    FAR = "far"
-    UNSETTLED = "unsettled"
-
-
-#: From which share of |x - x_0|^2 / N on a part of the error is a sign. That of ``far`` is of the
-#: error of x_0, that of ``unsettled`` a residual.
-LIMITS = {
-    Sign.MISFIT: 0.5,
-    Sign.NOISE: 0.45,
-    Sign.RANGE: 0.05,
-    Sign.FAR: 0.05,
-    Sign.UNSETTLED: 0.01,
-}
-#: How far beyond x_G the truth is, as a share of |x_0 - x_G|.
-BEYOND = 0.3
-#: Steps to x_G, all with momentum; the smallest noise that is assumed; the largest picture.
-LINEAR_STEPS, LEAST_NOISE, LARGE = 40, 0.01, 1 << 20
+#: Pixels of the largest picture that is reconstructed linearly.
+LARGE = 1 << 20
 #: Steps from which on a run should have settled.
 SETTLING = 20
-#: How much larger than that of the start a misfit must be.
-WORSE = 1.5
-
-#: What each sign says, and what to try.
-ADVICE = {
-    Sign.MISFIT: "it does not explain the measurements: the prior is too strong or of another "
-    "domain",
-    Sign.NOISE: "it is full of noise: the prior is too weak, or of another domain",
-    Sign.RANGE: "it leaves the range of images, [0, 1]: the prior is of another domain, or the "
-    "measurements are in other units",
-    Sign.FAR: "it is farther from a plain linear reconstruction than its start is: the strength is "
-    "wrong, or the prior of another domain",
-    Sign.UNSETTLED: "it was still changing at the last step: the prior is too strong, or there "
-    "were too few steps",
-}
-TRY = (
-    "choose the strength on images like these (choose_strength), adapt the denoiser, or take "
-    "another model"
-)
-
-
-@dataclass(frozen=True)
-class Examination:
-    """Parts of the error that a run shows, ``(B,)`` each, mean squares over the pixels.
-
-    Attributes:
-        change: |x - x_0|^2 / N.
-        misfit: of x.
-        start_misfit: of x_0.
-        noise: that the run has added.
-        range: squared distance from [0, 1] that the run has added.
-        far: |x - x_G|^2 / N; zero if it is not known.
-        start_far: |x_0 - x_G|^2 / N.
-        residual: of the last step; zero if it was not recorded.
-    """
-
-    change: Tensor
-    misfit: Tensor
-    start_misfit: Tensor
-    noise: Tensor
-    range: Tensor
-    far: Tensor
-    start_far: Tensor
-    residual: Tensor
-
-    def shares(self) -> dict[Sign, Tensor]:
-        """What is compared with :data:`LIMITS`, ``(B,)`` each."""
-        change = self.change.clamp_min(UNSEEN)
-        worse = self.misfit > WORSE * self.start_misfit
-        return {
-            Sign.MISFIT: torch.where(worse, self.misfit / change, 0),
-            Sign.NOISE: self.noise / change,
-            Sign.RANGE: self.range / change,
-            Sign.FAR: self._loss(),
-            Sign.UNSETTLED: self.residual,
-        }
-
-    def _loss(self) -> Tensor:
-        """|x - truth|^2 / |x_0 - truth|^2 - 1 for truth = x_G - c (x_0 - x_G)."""
-        toward = self.start_far + self.change - self.far  # -2 <x - x_0, x_0 - x_G>
-        more = self.far - self.start_far - BEYOND * toward
-        loss = more / ((1 + BEYOND) ** 2 * self.start_far.clamp_min(UNSEEN))
-        return torch.where(self.change > UNSEEN, loss, 0)
-
-    def signs(self) -> tuple[tuple[Sign, ...], ...]:
-        """The signs of each image, the strongest first; none for a sound one."""
-        shares = {sign: (share / LIMITS[sign]).tolist() for sign, share in self.shares().items()}
-        return tuple(
-            tuple(
-                sorted(
-                    (sign for sign in Sign if not shares[sign][i] < 1),
-                    key=lambda sign: -shares[sign][i],
-                )
-            )
-            for i in range(len(self.change))
-        )
 
 
 @torch.no_grad()
@@ -206,48 +92,44 @@ def examine(
     noise = _energy(
         measured(problem.physics, inside, range(len(inside)), 0) - problem.physics.A(inside)
     )
-    linear = _linear(measurements, problem, start, noise / measurements[0].numel())
-    linear = images if linear is None else linear
+    change = images - start
+    compared = _compared(images, start, measurements, problem, noise / measurements[0].numel())
     return Examination(
-        change=_energy(images - start) / pixels,
+        change=_energy(change) / pixels,
         misfit=misfit(images, noise),
         start_misfit=misfit(start, noise),
         noise=(flattest(images) - flattest(start)).clamp_min(0),
         range=(_outside(images) - _outside(start)).clamp_min(0) / pixels,
-        far=_energy(images - linear) / pixels,
-        start_far=_energy(start - linear) / pixels,
+        far=compared[0],
+        start_far=compared[1],
+        missed=compared[2],
+        reach=compared[3],
         residual=torch.zeros_like(noise) if residual is None else residual.to(noise),
     )
 
 
-def _linear(y: Tensor, problem: Problem, start: Tensor, variance: Tensor) -> Tensor | None:
-    """x_G of each image, with the colors of its start; None where it is not worth its time.
+def _compared(x: Tensor, start: Tensor, y: Tensor, problem: Problem, variance: Tensor) -> Tensor:
+    """|x - x_G|^2, |x_0 - x_G|^2, |e|^2 and sum |d_b| |e_b|, over N: ``(4, B)``.
+
+    As if x were x_G where a linear reconstruction is not worth its time.
 
     Args:
+        x: results, ``(B, C, H, W)``.
+        start: x_0.
         y: measurements.
         problem: what they were measured by.
-        start: x_0, ``(B, C, H, W)``.
         variance: of the noise in y, ``(B,)``.
     """
+    change = _energy(x - start)
+    zero = torch.zeros_like(change)
     size = problem.img_size[1:]
     if not isinstance(problem.data_fidelity, L2) or size[0] * size[1] > LARGE:
-        return None
-    levels = (problem.eta * variance).sqrt().clamp_min(math.sqrt(problem.eta) * LEAST_NOISE)
-    filters = [
-        Wiener.natural(color_statistics(start[i : i + 1]), level, size)
-        for i, level in enumerate(levels.tolist())
-    ]
-    return pnp_pgd(
-        WienerOfEach(filters, start),
-        y,
-        problem,
-        record=(),
-        sigma=torch.arange(len(start), device=start.device),  # the filter's number as its level
-        iterations=LINEAR_STEPS,
-        warm=LINEAR_STEPS,
-        initial=start,
-        on_divergence="ignore",
-    ).images
+        return torch.stack([zero, change, zero, zero]) / x[0].numel()
+    linear = reconstruct_linearly(y, problem, start, variance)
+    bands = [p.bands((x - start)[i : i + 1]) for i, p in enumerate(linear.priors)]
+    far, start_far = (_energy(v - linear.images) for v in (x, start))
+    reach = (torch.cat(bands) * linear.missed).sqrt().sum(1)
+    return torch.stack([far, start_far, linear.missed.sum(1), reach]) / x[0].numel()
 
 
 def check_measured_noise(problem: Problem, measurements: Tensor) -> None:

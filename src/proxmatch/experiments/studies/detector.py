@@ -21,7 +21,8 @@ from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import make_problem
-from proxmatch.reconstruction.soundness import Examination, Sign, examine, last_residual
+from proxmatch.reconstruction.signs import Examination, Sign
+from proxmatch.reconstruction.soundness import examine, last_residual
 from proxmatch.transforms import Lifted, Relaxed
 
 SIZE = 64
@@ -190,5 +191,5 @@ DETECTOR = Study(
     plan,
     compute,
     tables,
-    code=("reconstruction",),
+    code=("reconstruction/soundness.py", "reconstruction/linear.py"),  # not the limits
 )
