@@ -225,6 +225,7 @@ def test_noise_and_data_term_are_described() -> None:
     assert (found["data"], found["parameters"]) == ("L2", {"norm": 1.0})
     photons = poisson_denoising(8, peak=20.0).describe()
     assert photons["data"] == "PhotonFidelity"
-    assert photons["parameters"] == {"gain": 0.05, "background": 0.1, "curvature": 800.0}
+    told = {"gain": 0.05, "background": 0.1, "curvature": 800.0, "read_noise": 0.0}
+    assert photons["parameters"] == told
     assert photons["levels"] == {"gain": [0.05], "background": [0.1], "normalize": [1.0]}
     assert photons != poisson_denoising(8, peak=21.0).describe()
