@@ -227,5 +227,6 @@ def test_noise_and_data_term_are_described() -> None:
     assert photons["data"] == "PhotonFidelity"
     told = {"gain": 0.05, "background": 0.1, "curvature": 800.0, "read_noise": 0.0}
     assert photons["parameters"] == told
-    assert photons["levels"] == {"gain": [0.05], "background": [0.1], "normalize": [1.0]}
+    levels = {"gain": [0.05], "background": [0.1], "normalize": [1.0], "read_noise": [0.0]}
+    assert photons["levels"] == levels
     assert photons != poisson_denoising(8, peak=21.0).describe()
