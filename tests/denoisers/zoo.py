@@ -21,7 +21,7 @@ from proxmatch.denoisers import (
     jacobian_spectrum,
 )
 from proxmatch.denoisers.ridge import Ridge, RidgeConfig
-from proxmatch.transforms import Aligned, Lifted, Relaxed, Symmetrized
+from proxmatch.transforms import Aligned, Blended, Lifted, Relaxed, Symmetrized
 
 
 def _lpn(**changes: object) -> LPN:
@@ -87,6 +87,10 @@ def _ridge(**changes: object) -> Ridge:
     return model
 
 
+def _wiener() -> Wiener:
+    return Wiener.fit(torch.rand(2, 2, 9, 7).cumsum(2) / 9, 0.1)
+
+
 def _small() -> LPN:
     return _lpn(size=4, unshuffle=1)
 
@@ -131,7 +135,9 @@ DENOISERS: dict[str, Callable[[], ProximalDenoiser]] = {
     "lpn-relaxed": lambda: Relaxed(_small(), 0.6),
     "lpn-symmetrized": lambda: Symmetrized(_small()),
     "lpn-chain": lambda: Relaxed(_aligned(Symmetrized(_small())), 0.3),
-    "wiener": lambda: Wiener.fit(torch.rand(2, 2, 9, 7).cumsum(2) / 9, 0.1),
+    "wiener": _wiener,
+    "lpn-blended": lambda: Blended(_small(), _wiener(), 0.3),
+    "gs-blended": lambda: Blended(Relaxed(copy.deepcopy(_one_gs()), 0.7), _wiener()),
     "gs-chain": lambda: Symmetrized(_aligned(Relaxed(copy.deepcopy(_one_gs()), 0.7))),
 }
 
@@ -144,7 +150,7 @@ SIZES = {
     "lpn-scaled-padded": (7, 10),
     "gs-chain": (4, 6),
     **dict.fromkeys(("lpn-aligned", "lpn-relaxed", "lpn-symmetrized", "lpn-chain"), (4, 4)),
-    "lpn-lifted": (4, 4),
+    **dict.fromkeys(("lpn-lifted", "lpn-blended"), (4, 4)),
 }
 
 

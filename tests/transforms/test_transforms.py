@@ -332,7 +332,7 @@ def test_chains_are_checked(transforms: object, message: str, tmp_path: Path) ->
 def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="Identity is no family"):
         save(Relaxed(Identity(C), 0.5), tmp_path)
-    assert set(TRANSFORMS) == {"aligned", "lifted", "relaxed", "symmetrized"}
+    assert set(TRANSFORMS) == {"aligned", "blended", "lifted", "relaxed", "symmetrized"}
 
 
 def test_levels_and_the_own_level_are_in_units_of_the_image() -> None:

@@ -111,9 +111,9 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     trainable: ClassVar[bool] = False
     #: Whether L < 1 has to be trained for, and the contractivity penalty applies.
     penalized: ClassVar[bool] = False
-    #: Whether its convolutions can be trained in bfloat16 (:attr:`mixed`).
+    #: Whether its convolutions can be in bfloat16 (:attr:`mixed`).
     mixable: ClassVar[bool] = False
-    #: Whether the convolutions inside the network are in bfloat16; only ever while it trains.
+    #: Whether they are: only ever in a training, and where strengths are compared.
     mixed: bool = False
     #: How its weights are adapted.
     recipe: ClassVar[Recipe] = Recipe()

@@ -393,7 +393,7 @@ class GradientStep(ProximalDenoiser):
         return max(-(-n // m) * m, self.network.smallest) - n
 
     def _call(self, x: Tensor, sigma: Tensor | None) -> Tensor:
-        # In half precision D is not grad h: a training may use it, nothing else.
+        # In half precision D is not grad h: a training or a comparison may use it, nothing else.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed):
             out: Tensor = self.network(x) if sigma is None else self.network(x, sigma)
         return out

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from proxmatch.denoisers import ProximalDenoiser, load, save, shipped
+from proxmatch.denoisers.base import SET
 from proxmatch.denoisers.checkpoint import CONFIG, WEIGHTS
 from proxmatch.errors import InputError
 from proxmatch.experiments.cells import Outcome
@@ -66,14 +69,14 @@ def origin(
     own = scale.families[family]
     if kind in FULL:
         for candidate in shipped():
-            if candidate.startswith(f"{family}-") and _fits(candidate, found):
+            if candidate.startswith(f"{family}-") and _fits(candidate, found, own.preset):
                 return _taken(candidate)
     if kind not in own.training:
         raise InputError(f"the scale {scale.name} does not train {name}; give it, or leave it out")
     steps = own.training[kind] or PRESETS[own.preset].settings.steps
     settings = {
         "preset": own.preset,
-        "steps": min(steps, scale.steps(family) or steps),
+        "steps": min(steps, scale.max_steps or steps),
         "seed": scale.seed,
         "domain": domain,
         "size": scale.size,
@@ -106,6 +109,15 @@ def _taken(where: str | Path) -> Origin:
     return Origin({"fingerprint": digest}, Outcome(result, files))
 
 
-def _fits(name: str, found: Mapping[str, Any]) -> bool:
-    record = load(name).record.get("data", {})
+def _fits(name: str, found: Mapping[str, Any], preset: str) -> bool:
+    """Whether a shipped denoiser has the layout of a preset and was trained on these images."""
+    denoiser = load(name)
+    if _layout(denoiser.config) != _layout(PRESETS[preset].model):
+        return False
+    record = denoiser.record.get("data", {})
     return all(record.get(key) == found[key] for key in ("fingerprint", "size", "downscale"))
+
+
+def _layout(config: BaseModel) -> dict[str, Any]:
+    """A configuration without what is only known after a training."""
+    return config.model_dump(exclude={*SET, "levels"})

@@ -54,7 +54,7 @@ class FamilyScale(_Settings):
         tuning_images: how many adaptation images the relaxation is chosen on, at most.
         strengths: of the relaxation that are tried.
         batch: images reconstructed together.
-        max_steps: bound on the steps of any training and adaptation, beside that of the scale.
+        max_steps: bound on the steps of an adaptation, beside that of the scale.
         auto: how much ``auto`` tries; everything unless given.
         rows: what is computed, the most important first.
     """
@@ -127,7 +127,7 @@ class Scale(_Settings):
         return [*found, *(("baseline", row) for row in self.baselines)]
 
     def steps(self, family: str) -> int | None:
-        """Bound on the steps of any training and adaptation of a family; None for none."""
+        """Bound on the steps of an adaptation of a family; None for none."""
         bounds = (self.families[family].max_steps, self.max_steps)
         return min((bound for bound in bounds if bound is not None), default=None)
 
@@ -174,10 +174,12 @@ def bounded(scale: Scale, steps: int | None = None, images: int | None = None) -
 def limits(scale: Scale) -> list[str]:
     """What a scale leaves out of everything, in plain sentences."""
     found = []
+    if scale.max_steps is not None:
+        found.append(f"No training has more than {scale.max_steps} steps.")
     for family, own in scale.families.items():
         bound = scale.steps(family)
         if bound is not None:
-            found.append(f"No training or adaptation of {family} has more than {bound} steps.")
+            found.append(f"No adaptation of {family} has more than {bound} steps.")
         if own.auto is not None:
             tried = ", ".join(f"{t:g}" for t in own.auto.strengths)
             trained = "nothing" if own.auto.steps == 0 else f"{own.auto.steps or bound} steps"

@@ -14,7 +14,9 @@ reconstructions:
   what the few images do not show (from histology to one face 33.2 dB, fine-tuned 32.3, the source
   32.5);
 - the Wiener filter of the images: what a learned prior has to beat. It is a proximal map like the
-  others and is returned where it wins, which says that no denoiser adds anything here.
+  others and is returned where it wins, which says that no denoiser adds anything here;
+- blended: the mean of the best learned one and the Wiener filter. The one has seen other images,
+  the other few; they err in different ways, and together less (``results/adaptation``).
 
 Total variation stands in the table and cannot be chosen: it has no potential.
 
@@ -62,7 +64,7 @@ from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.start import nearest_first
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
-from proxmatch.transforms import Tuned, align, choose_strength, colors_of, tune
+from proxmatch.transforms import Blended, Tuned, align, choose_strength, colors_of, tune
 from proxmatch.transforms.strength import STRENGTHS
 
 #: By how much a trained denoiser must win, in dB, over the root of the number of held-out images.
@@ -75,6 +77,8 @@ CROPS = 4
 ENOUGH = 4
 #: A denoiser that was trained on fewer images than these keeps the level of its source.
 KNOWN_TOO_WELL = 3
+#: Weight of the Wiener filter where it is blended with a learned denoiser.
+BLEND = 0.5
 #: Of several denoisers, those whose strength is chosen.
 TRIED = 3
 #: Fewer steps of a fine-tuning than these are not worth beginning.
@@ -145,8 +149,7 @@ def auto(
     winner = trials.best()
     trials.warn(winner)
     table = trials.table(winner)
-    denoiser = winner.denoiser
-    assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
+    denoiser = winner.proximal
     evidence = trials.evidence(winner)
     if all(denoiser is not source for source in sources.values()):
         denoiser.record = {
@@ -247,7 +250,7 @@ def explore(
         if tried is not None and tried.fit > best:
             near, best, level = name, tried.fit, tried.candidate.sigma
     trials.nearest = near
-    trials("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS), always=True)
+    linear = trials("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS), always=True)
     base = nearest = sources[near]
     if colors_of(nearest) is not None and not nearest.conditional:
         base = _aligned(nearest, windows)
@@ -270,6 +273,10 @@ def explore(
         for found in finished:
             half = partial(chosen, halfway(base, found), kept)
             trials(named(f"{begun}half fine-tuned + relaxed", near), half, trained=True)
+    if linear is not None:
+        learned = trials.best(but=linear)
+        blend = partial(_blended, along, learned, linear)
+        trials("blended", blend, trained=learned.trained)
     if search.compare:
         trials("total variation", lambda: along(TotalVariation, WEIGHTS))
     return trials
@@ -338,6 +345,18 @@ def halfway(one: ProximalDenoiser, other: ProximalDenoiser) -> ProximalDenoiser:
     return found
 
 
+def _blended(
+    along: Callable[[Callable[[float], Any], Sequence[float]], Tuned[Any]],
+    learned: Tried,
+    linear: Tried,
+) -> Tuned[Any]:
+    """The mean of two candidates; its t L follows from those of both."""
+    found = along(partial(Blended, learned.proximal, linear.proximal), (BLEND,))
+    if learned.candidate.margin is None:
+        return found
+    return replace(found, lipschitz=(1 - found.denoiser.convexity()) / BLEND)
+
+
 def _aligned(denoiser: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:
     with warnings.catch_warnings():  # it is scored like the others
         warnings.simplefilter("ignore", DegenerateStatisticsWarning)
@@ -365,6 +384,12 @@ class Tried:
     seen: Assessment
     fit: float
     trained: bool
+
+    @property
+    def proximal(self) -> ProximalDenoiser:
+        """The denoiser, if it is not total variation."""
+        assert isinstance(self.denoiser, ProximalDenoiser)  # noqa: S101
+        return self.denoiser
 
 
 class Trials:
@@ -461,14 +486,15 @@ class Trials:
         self.tried.append(tried)
         return tried
 
-    def best(self) -> Tried:
-        """The winner."""
+    def best(self, but: Tried | None = None) -> Tried:
+        """The winner, of all candidates or of all but one; the first one is always there."""
         source = self.tried[0].candidate
         margin = MARGIN / math.sqrt(len(set(self.split.owners)))
         sound = [
             tried
             for tried in self.tried
-            if isinstance(tried.denoiser, ProximalDenoiser)
+            if tried is not but
+            and isinstance(tried.denoiser, ProximalDenoiser)
             and all(tried.candidate.scores[p] >= s - LEEWAY for p, s in source.scores.items())
         ]
         return max(sound, key=lambda tried: tried.candidate.score - margin * tried.trained)
@@ -484,10 +510,8 @@ class Trials:
         noisy = (crops + NOISE * noise)[:SPECTRA]
 
         def figures(tried: Tried) -> Assessment:
-            denoiser = tried.denoiser
-            assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
-            at = noisy.to(next(denoiser.parameters()))
-            return with_spectrum(tried.seen.of_first(len(crops)), denoiser, at)
+            at = noisy.to(next(tried.proximal.parameters()))
+            return with_spectrum(tried.seen.of_first(len(crops)), tried.proximal, at)
 
         before = figures(self.tried[0])
         after = before if winner is self.tried[0] else figures(winner)

@@ -80,8 +80,7 @@ def blind(
     )
     winner = trials.best()
     trials.warn(winner)
-    denoiser = winner.denoiser
-    assert isinstance(denoiser, ProximalDenoiser)  # noqa: S101
+    denoiser = winner.proximal
     if all(denoiser is not source for source in sources.values()):
         denoiser.record = {
             **denoiser.record,

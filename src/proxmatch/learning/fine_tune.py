@@ -105,7 +105,7 @@ def fine_tune(
         "size": size,
         "problems": [problem.describe() for problem in problems],
     }
-    crop = min(size, CROP) if network.conditional else size
+    crop = size if network.native_size else min(size, CROP)
     source = pairs(training, crop, draws)
     if settings.trajectory is not None:
         source = along_trajectory(source, adapted, problems)

@@ -256,6 +256,13 @@ PRESETS: dict[str, Preset] = {
         steps=12_000,
         optimizer=Optimizer(rate=1e-2),
     ),
+    "lpn-compact-128": _preset(
+        LPNConfig.compact(size=128),
+        128,
+        0.07,
+        steps=8_000,
+        optimizer=Optimizer(rate=1e-2),
+    ),
     "gs-compact": _preset(
         GradientStepConfig.compact(),
         32,

@@ -2,6 +2,7 @@
 
 from proxmatch.transforms.align import align
 from proxmatch.transforms.aligned import Aligned
+from proxmatch.transforms.blended import Blended
 from proxmatch.transforms.colors import ColorStatistics, color_statistics, colors_of
 from proxmatch.transforms.lifted import Lifted
 from proxmatch.transforms.measured_colors import statistics_from_measurements
@@ -19,12 +20,13 @@ from proxmatch.transforms.transformed import Transformed
 
 #: The transforms by the names that checkpoints use.
 TRANSFORMS: dict[str, type[Transformed]] = {
-    t.kind: t for t in (Aligned, Lifted, Relaxed, Symmetrized)
+    t.kind: t for t in (Aligned, Blended, Lifted, Relaxed, Symmetrized)
 }
 
 __all__ = [
     "TRANSFORMS",
     "Aligned",
+    "Blended",
     "ColorStatistics",
     "Lifted",
     "Relaxed",
