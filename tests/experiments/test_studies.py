@@ -280,7 +280,7 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
     work = Work(data, (str(data / "tiny"),), images=2, steps=3)
     planned = STUDIES["adaptation"].plan(work)
     assert {cell["steps"] for cell in planned} == {3}
-    assert {cell["n"] for cell in planned if "source" in cell} == {1, 5, 25}
+    assert {cell["n"] for cell in planned if "source" in cell} == {1, 5, 25, 50, 0}
     shift = {
         "source": "gs-histology",
         "target": "faces",
@@ -295,6 +295,7 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
             "total variation": [29.0, 31.0],
             "fine-tuned + relaxed": [32.0, 33.0],
             "half fine-tuned + relaxed": [31.0, 33.0],
+            "blended": [31.5, 32.0],
         },
         "chosen": "fine-tuned + relaxed",
         "learned": True,
@@ -316,7 +317,7 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
     ]
     text = STUDIES["adaptation"].tables([shift, missed, *priors])
     reached, gains, evidence, verdicts, note = text.split("\n\n")
-    assert "| 5 | 2 | 21.00 | 28.50 | 32.50 | 32.00 | 31.50 | 30.50 | 30.00 |" in reached
+    assert "| 5 | 2 | 21.00 | 28.50 | 32.50 | 32.00 | 31.75 | 31.50 | 30.50 | 30.00 |" in reached
     assert "33.25 (ref.)" in reached
     assert "| 5 | 2 | +1.00 [" in gains
     assert gains.endswith("| +0.00 | 1 of 2 |")

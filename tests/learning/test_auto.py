@@ -25,7 +25,7 @@ from proxmatch.learning import (
     stream,
 )
 from proxmatch.learning.assess import Assessment, assess
-from proxmatch.learning.auto import MARGIN, Search, auto, halfway
+from proxmatch.learning.auto import EDGE, MARGIN, Search, auto, halfway
 from proxmatch.learning.evidence import Evidence
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
 from proxmatch.learning.frame import around, core, inside
@@ -33,7 +33,7 @@ from proxmatch.learning.hold_out import hold_out
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
-from proxmatch.transforms import Aligned, Relaxed, align, choose_strength, color_statistics
+from proxmatch.transforms import Aligned, Blended, Relaxed, align, choose_strength, color_statistics
 
 DEBLURRING = gaussian_deblurring(16, channels=3, noise=0.02, iterations=10)
 PROBLEMS = [DEBLURRING, super_resolution(16, factor=2, kernel_size=5, channels=3, iterations=10)]
@@ -89,6 +89,7 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
         "aligned + relaxed",
         "aligned + fine-tuned + relaxed",
         "aligned + half fine-tuned + relaxed",
+        "blended",
         "total variation",
     ]
     chosen = [candidate for candidate in result.table if candidate.chosen]
@@ -99,6 +100,8 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
         "aligned + fine-tuned + relaxed": MARGIN / math.sqrt(held),
         "aligned + half fine-tuned + relaxed": MARGIN / math.sqrt(held),
     }
+    if number == 1:  # parts of one image: the blended one is preferred
+        margin["blended"] = -EDGE
     possible = [c.score - margin.get(c.name, 0) for c in result.table]
     assert chosen[0].score - margin.get(chosen[0].name, 0) == max(possible)
     again = load(save(result.denoiser, tmp_path / "saved"))
@@ -189,7 +192,7 @@ def test_trained_on_one_image_a_denoiser_keeps_the_level_that_was_chosen_before(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AdaptationWarning)
         table = adapt(given, bright(1), DEBLURRING, search=Search(steps=2, compare=False)).table
-    levels = {c.name: c.sigma for c in table if c.name != "Wiener"}
+    levels = {c.name: c.sigma for c in table if c.name not in ("Wiener", "blended")}
     assert list(levels) == ["relaxed", "fine-tuned + relaxed", "half fine-tuned + relaxed"]
     [level] = set(levels.values())
     assert level is not None
@@ -224,9 +227,9 @@ def test_alignment_alone(source: LPN) -> None:
 def test_measurements_are_enough(source: LPN) -> None:
     y = DEBLURRING.measure(bright(12, seed=21))
     result = adapt(source, measurements=y, problem=DEBLURRING)
-    assert isinstance(result.denoiser, Relaxed)
+    assert isinstance(result.denoiser, Relaxed | Blended)
     assert result.evidence is None
-    names = ["source", "relaxed", "Wiener", "aligned + relaxed"]
+    names = ["source", "relaxed", "Wiener", "aligned + relaxed", "blended"]
     assert [c.name for c in result.table] == names
     assert quality(result.denoiser) > quality(source) + 1
 
@@ -273,11 +276,11 @@ def test_a_search_can_be_made_smaller(source: LPN, monkeypatch: pytest.MonkeyPat
     found = auto({"source": source}, list(bright(1)), search=search, **told)
     names = ["source", "relaxed", "Wiener", "aligned + relaxed"]
     trained = ["aligned + fine-tuned + relaxed", "aligned + half fine-tuned + relaxed"]
-    assert [candidate.name for candidate in found.table] == [*names, *trained]
+    assert [candidate.name for candidate in found.table] == [*names, *trained, "blended"]
     assert {c.strength for c in found.table if c.name != "Wiener"} <= {1.0, 0.5}
     assert steps == [2]
     less = auto({"source": source}, list(bright(1)), search=replace(search, steps=0), **told)
-    assert [candidate.name for candidate in less.table] == names
+    assert [candidate.name for candidate in less.table] == [*names, "blended"]
     assert steps == [2]
 
 

@@ -17,7 +17,13 @@ from proxmatch.errors import InputError, LevelWarning
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
-from proxmatch.transforms import Relaxed, choose_strength, choose_strength_from_measurements, tune
+from proxmatch.transforms import (
+    Relaxed,
+    choose_strength,
+    choose_strength_from_measurements,
+    strength,
+    tune,
+)
 from proxmatch.transforms.strength import LEVELS, MARGIN, PATIENCE, Trial, halved
 
 
@@ -123,7 +129,27 @@ def expansive() -> GradientStep:
     return model
 
 
-def test_two_numbers_are_chosen_together_under_a_bound(images: Tensor) -> None:
+def test_comparisons_in_bfloat16_leave_the_denoiser_alone(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same strength is chosen, by figures that are nearly the same, of the same denoiser."""
+    problem, model = gaussian_deblurring(16, iterations=6), expansive()
+    found = []
+    for fast in (False, True):
+        monkeypatch.setattr(strength, "bfloat16_is_fast", lambda device, fast=fast: fast)
+        found.append(choose_strength(model, images[:2, :, :16, :16], problem))
+    exact, quick = found
+    assert (exact.denoiser.t, exact.denoiser.level) == (quick.denoiser.t, quick.denoiser.level)
+    assert quick.chosen.psnr != exact.chosen.psnr  # it was another precision
+    assert quick.chosen.psnr == pytest.approx(exact.chosen.psnr, abs=0.02)
+    assert quick.denoiser.inner is model
+    assert not model.mixed
+
+
+def test_two_numbers_are_chosen_together_under_a_bound(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strength, "bfloat16_is_fast", lambda device: False)
     problem, model = gaussian_deblurring(16, iterations=6), expansive()
     small = images[:2, :, :16, :16]
     found = choose_strength(model, small, problem)

@@ -182,7 +182,8 @@ def limits(scale: Scale) -> list[str]:
             found.append(f"No adaptation of {family} has more than {bound} steps.")
         if own.auto is not None:
             tried = ", ".join(f"{t:g}" for t in own.auto.strengths)
-            trained = "nothing" if own.auto.steps == 0 else f"{own.auto.steps or bound} steps"
+            steps = bound if own.auto.steps is None else own.auto.steps
+            trained = {None: "as long as usual", 0: "nothing"}.get(steps, f"{steps} steps")
             found.append(
                 f"auto of {family} tries the relaxations {tried} on {own.auto.crops} image(s) at "
                 f"most, and fine-tunes {trained}."

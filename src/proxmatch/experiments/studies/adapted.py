@@ -3,7 +3,8 @@
 Images to adapt to come from the validation split of a domain (or every other picture, where nothing
 was trained on it), those that are reported on from its test split. Strengths, filters and weights
 are all made from the same few images. The windows of an adaptation have 64 x 64 pixels, the test
-images 128 x 128.
+images 128 x 128. With ``n`` zero there is no clean image, only :data:`MEASURED` measurements of
+128 x 128 images.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from proxmatch.experiments.studies.priors import (
 )
 from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
 from proxmatch.learning.auto import Search, explore, tiles
+from proxmatch.learning.blind import blind
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Denoise, pnp_pgd
@@ -39,7 +41,9 @@ from proxmatch.problems import Problem
 
 #: Side of the windows that are adapted to, and of the test images.
 WINDOW, SIZE = 64, 128
-NUMBERS, SETS = (1, 5, 25), (0, 1, 2)
+NUMBERS, SETS = (1, 5, 25, 50, 0), (0, 1, 2)
+#: Measurements that are adapted to where there is no clean image.
+MEASURED = 20
 PROBLEMS = ("deblurring", "super-resolution", "inpainting 70")
 #: Test images by default, and windows that the strength of a prior is chosen on.
 TESTED, CHOSEN_ON = 8, 4
@@ -53,17 +57,23 @@ class Target:
         folder: of its pictures.
         split: whether its own splits are taken; else every other picture is for testing.
         reference: the shipped denoiser that was trained on it.
+        channels: of its images.
+        downscale: of its pictures before a crop.
     """
 
     folder: str
     split: bool = True
     reference: str | None = None
+    channels: Literal[1, 3] = 3
+    downscale: int = 1
 
 
 TARGETS = {
     "faces": Target("celeba", reference="gs-faces"),
     "histology": Target("brecahad", reference="gs-histology"),
     "satellite": Target("satellite", split=False),
+    "microscopy": Target("microscopy", split=False, channels=1, downscale=2),
+    "x-ray": Target("xray", split=False, channels=1, downscale=4),
 }
 #: What is adapted to what.
 SHIFTS = (
@@ -73,6 +83,8 @@ SHIFTS = (
     ("gs-photographs", "faces"),
     ("gs-faces", "histology"),
     ("all", "satellite"),
+    ("gs-grey", "microscopy"),
+    ("gs-grey", "x-ray"),
 )
 
 
@@ -101,26 +113,31 @@ def plan(work: Work) -> list[dict[str, Any]]:
             **common,
         }
         for problem in PROBLEMS
-        for target in TARGETS
+        for target, about in TARGETS.items()
         for prior in (*BASELINES, *work.models)
-        if prior != "none"
+        if prior != "none" and _channels(prior) in (None, about.channels)
     ]
     return [*shifts, *priors]
 
 
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """PSNR of the test images, for every candidate or for one prior."""
+    number, seed = settings["n"], settings["seed"]
     few, test, data = _images(
-        settings["target"], work.data, settings["n"], settings["set"], settings["images"]
+        settings["target"], work.data, number or MEASURED, settings["set"], settings["images"]
     )
     small, large = (problem_of(settings["problem"], few.shape[1], size) for size in (WINDOW, SIZE))
-    seed = settings["seed"]
     if "prior" in settings:
         chosen_on = tiles(list(few), WINDOW)
         chosen_on = chosen_on[:: -(-len(chosen_on) // CHOSEN_ON)]
         denoiser, about = at_strength(settings["model"], chosen_on, small, seed=seed)
         return {"psnr": _quality(denoiser, large, test, seed), "data": data, **about}
     sources = {name: prior_of(name) for name in _sources(settings["source"], work)}
+    if not number:
+        found = blind(sources, large.measure(few, seed=seed), large, seed=seed)
+        chosen = next(tried.name for tried in found.table if tried.chosen)
+        quality = {chosen: _quality(found.denoiser, large, test, seed)}
+        return {"psnr": quality, "chosen": chosen, "learned": chosen != "Wiener", "data": data}
     split = hold_out(list(few), WINDOW)
     trials = explore(
         sources,
@@ -166,7 +183,18 @@ def _sources(source: str, work: Work) -> list[str]:
     """The names of the denoisers that a shift starts from; with ``all``, those of the study."""
     if source != "all":
         return [source]
-    return [name for name in work.models if isinstance(prior_of(name), ProximalDenoiser)]
+    return [
+        name
+        for name in work.models
+        if _channels(name) == 3 and isinstance(prior_of(name), ProximalDenoiser)
+    ]
+
+
+def _channels(prior: str) -> int | None:
+    """Of the images that a prior is for; None for any."""
+    if prior in BASELINES:
+        return None
+    return getattr(prior_of(prior), "channels", 3)
 
 
 @cache
@@ -182,7 +210,13 @@ def _images(
         few = few_shot(adaptation, n, chosen).images
         places = range(len(tested))
     else:
-        adaptation = tested = ImageDomain(data / about.folder, SIZE, crop="center")
+        adaptation = tested = ImageDomain(
+            data / about.folder,
+            SIZE,
+            crop="center",
+            channels=about.channels,
+            downscale=about.downscale,
+        )
         order = few_shot(adaptation, len(adaptation), chosen).indices
         few = adaptation.tensor([i for i in order if i % 2 == 0][:n])
         places = range(1, len(tested), 2)
@@ -209,8 +243,8 @@ def _role(name: str, cell: Mapping[str, Any]) -> str:
 
 def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, Any]]) -> str:
     columns = (
-        "source", "relaxed", "fine-tuned + relaxed", "half fine-tuned + relaxed", "auto", "Wiener",
-        "total variation",
+        "source", "relaxed", "fine-tuned + relaxed", "half fine-tuned + relaxed", "blended", "auto",
+        "Wiener", "total variation",
     )  # fmt: skip
     others = list(dict.fromkeys(cell["prior"] for cell in priors if cell["prior"] not in BASELINES))
     at_hand = {(cell["target"], cell["problem"], cell["prior"]): cell for cell in priors}
@@ -220,7 +254,7 @@ def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, 
         groups.setdefault(key, []).append(cell)
     rows = []
     for (source, target, problem, n), group in groups.items():
-        row = [f"{source} -> {target}", problem, str(n), str(len(group))]
+        row = [f"{source} -> {target}", problem, str(n or "none"), str(len(group))]
         for column in columns:
             found = [
                 float(np.mean(values))
@@ -242,7 +276,7 @@ def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, 
 
 def _gains(shifts: Sequence[Mapping[str, Any]]) -> str:
     rows = []
-    for n in sorted({cell["n"] for cell in shifts}):
+    for n in sorted({cell["n"] for cell in shifts if cell["n"]}):
         here = [cell for cell in shifts if cell["n"] == n]
         gains = []
         for cell in here:
@@ -264,7 +298,7 @@ def _gains(shifts: Sequence[Mapping[str, Any]]) -> str:
 
 def _evidence(shifts: Sequence[Mapping[str, Any]]) -> str:
     rows = []
-    for n in sorted({cell["n"] for cell in shifts}):
+    for n in sorted({cell["n"] for cell in shifts if cell["n"]}):
         here = [cell for cell in shifts if cell["n"] == n]
         inside = [c["interval"][0] <= c["true_gain"] <= c["interval"][1] for c in here]
         bias = [cell["gain"] - cell["true_gain"] for cell in here]
