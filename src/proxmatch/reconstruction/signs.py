@@ -45,7 +45,7 @@ class Sign(StrEnum):
 #: From which share of |x - x_0|^2 / N on a part of the error is a sign. That of ``far`` is of the
 #: error of x_0, that of ``unsettled`` a residual.
 LIMITS = {
-    Sign.MISFIT: 0.5,
+    Sign.MISFIT: 0.3,
     Sign.NOISE: 0.6,
     Sign.RANGE: 0.05,
     Sign.FAR: 0.01,
