@@ -15,8 +15,8 @@ reconstructions:
   32.5);
 - the Wiener filter of the images: what a learned prior has to beat. It is a proximal map like the
   others and is returned where it wins, which says that no denoiser adds anything here;
-- blended: the mean of the best learned one and the Wiener filter. The one has seen other images,
-  the other few; they err in different ways, and together less (``results/adaptation``).
+- blended: a weighted mean of the best learned one and the Wiener filter. The one has seen other
+  images, the other few; they err in different ways, and together less (``results/adaptation``).
 
 Total variation stands in the table and cannot be chosen: it has no potential.
 
@@ -83,8 +83,9 @@ CROPS = 4
 ENOUGH = 4
 #: A denoiser that was trained on fewer images than these keeps the level of its source.
 KNOWN_TOO_WELL = 3
-#: Weight of the Wiener filter where it is blended with a learned denoiser.
-BLEND = 0.5
+#: Weights of the Wiener filter where it is blended with a learned denoiser. With fewer images than
+#: :data:`KNOWN_TOO_WELL`, the middle one.
+BLENDS = (0.25, 0.5, 0.75)
 #: Of several denoisers, those whose strength is chosen.
 TRIED = 3
 #: Fewer steps of a fine-tuning than these are not worth beginning.
@@ -281,7 +282,8 @@ def explore(
             trials(named(f"{begun}half fine-tuned + relaxed", near), half, trained=True)
     if linear is not None:
         learned = trials.best(but=linear)
-        trials("blended", partial(_blended, along, learned, linear))
+        weights = BLENDS if len(split.training) >= KNOWN_TOO_WELL else BLENDS[1:2]
+        trials("blended", lambda: _blended(partial(along, grid=weights), learned, linear))
     if search.compare:
         trials("total variation", lambda: along(TotalVariation, WEIGHTS))
     return trials
@@ -351,15 +353,13 @@ def halfway(one: ProximalDenoiser, other: ProximalDenoiser) -> ProximalDenoiser:
 
 
 def _blended(
-    along: Callable[[Callable[[float], Any], Sequence[float]], Tuned[Any]],
-    learned: Tried,
-    linear: Tried,
-) -> Tuned[Any]:
-    """The mean of two candidates; its t L follows from those of both."""
-    found = along(partial(Blended, learned.proximal, linear.proximal), (BLEND,))
+    along: Callable[[Callable[[float], Blended]], Tuned[Blended]], learned: Tried, linear: Tried
+) -> Tuned[Blended]:
+    """A weighted mean of two candidates; its t L follows from those of both."""
+    found = along(partial(Blended, learned.proximal, linear.proximal))
     if learned.candidate.margin is None:
         return found
-    return replace(found, lipschitz=(1 - found.denoiser.convexity()) / BLEND)
+    return replace(found, lipschitz=(1 - found.denoiser.convexity()) / found.chosen.strength)
 
 
 def _aligned(denoiser: ProximalDenoiser, windows: Tensor) -> ProximalDenoiser:

@@ -45,14 +45,14 @@ class Sign(StrEnum):
 #: From which share of |x - x_0|^2 / N on a part of the error is a sign. That of ``far`` is of the
 #: error of x_0, that of ``unsettled`` a residual.
 LIMITS = {
-    Sign.MISFIT: 0.3,
+    Sign.MISFIT: 0.5,
     Sign.NOISE: 0.6,
     Sign.RANGE: 0.05,
     Sign.FAR: 0.01,
     Sign.UNSETTLED: 0.01,
 }
 #: Correlation that a prior may have with what a linear reconstruction misses.
-SKILL = 0.1
+SKILL = 0.05
 #: How much larger than that of the start a misfit must be.
 WORSE = 1.5
 
