@@ -51,7 +51,8 @@ LIMITS = {
     Sign.FAR: 0.01,
     Sign.UNSETTLED: 0.01,
 }
-#: Correlation that a prior may have with what a linear reconstruction misses.
+#: Correlation that a prior may have with what a linear reconstruction misses: the smallest of 0.05,
+#: 0.1, ... with fewer than 5 % false alarms on faces and photographs.
 SKILL = 0.05
 #: How much larger than that of the start a misfit must be.
 WORSE = 1.5
