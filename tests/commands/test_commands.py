@@ -473,7 +473,7 @@ def test_adapt_by_itself(proxmatch: Run, small: Models, pictures: Path, tmp_path
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "trying: source" in done.err
-    assert "left no time for relaxed, fine-tuned + relaxed, total variation" in done.err
+    assert "left no time for relaxed, fine-tuned + relaxed, blended, total variation" in done.err
     assert "Wiener *" in done.out
     assert tried(out / "adaptation.json") == ["source", "Wiener"]
     assert isinstance(load(out / "model").core, Wiener)
@@ -516,7 +516,7 @@ def test_adapt_by_alignment_and_from_measurements(
         "denoising", "--json", "--out", tmp_path / "blind",
     )  # fmt: skip
     rows = json.loads(blind.out)["tried"]
-    names = ["source", "relaxed", "Wiener", "aligned + relaxed"]
+    names = ["source", "relaxed", "Wiener", "aligned + relaxed", "blended"]
     assert [row["name"] for row in rows] == names
     assert blind.code == (1 if rows[0]["chosen"] else 0), blind.err
     (chosen,) = (row["name"] for row in rows if row["chosen"])

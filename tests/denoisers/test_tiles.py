@@ -10,7 +10,7 @@ from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, ProximalDenoiser
 from proxmatch.denoisers.tiles import SMALLEST, Tiled, tiled
 from proxmatch.errors import InputError, ProxmatchWarning, TooLargeError
-from proxmatch.transforms import Aligned, Relaxed, Symmetrized
+from proxmatch.transforms import Aligned, Blended, Relaxed, Symmetrized
 
 
 def gs(**changes: object) -> GradientStep:
@@ -87,6 +87,7 @@ def test_noise_levels_follow_their_images() -> None:
         lambda d: Aligned(d, 0.5, [[1.0]], mean=[0.4], center=[0.6]),
         lambda d: Symmetrized(d),
         lambda d: Relaxed(Symmetrized(d, "dihedral"), 0.7),
+        lambda d: Blended(d, Wiener.fit(image(2, 1, 16, 16), 0.1).double()),
     ],
 )
 def test_transforms_stay_around_the_tiles(around: object) -> None:

@@ -315,6 +315,9 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
         }
         for name, value in values.items()
     ]
+    blind = {**shift, "n": 0, "psnr": {"relaxed": [29.0, 30.0]}, "chosen": "relaxed"}
+    alone = STUDIES["adaptation"].tables([blind])
+    assert alone.endswith("| deblurring | none | 1 |  |  |  |  |  | 29.50 |  |  |")
     text = STUDIES["adaptation"].tables([shift, missed, *priors])
     reached, gains, evidence, verdicts, note = text.split("\n\n")
     assert "| 5 | 2 | 21.00 | 28.50 | 32.50 | 32.00 | 31.75 | 31.50 | 30.50 | 30.00 |" in reached

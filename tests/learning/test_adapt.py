@@ -19,6 +19,7 @@ from proxmatch.learning import (
     TrainingSettings,
     adapt,
     adaptation_settings,
+    gentle_settings,
     run,
     stream,
 )
@@ -273,3 +274,15 @@ def test_the_constant_of_the_source_is_not_that_of_the_adapted() -> None:
     assert isinstance(adapted.denoiser, GradientStep)
     assert adapted.denoiser.lipschitz is None
     assert start.lipschitz == 0.5
+
+
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.AdaptationWarning")  # one step does not help
+def test_query_points_are_as_large_as_the_images_of_the_problem() -> None:
+    """Windows of 64 pixels once met a problem of 72."""
+    torch.manual_seed(0)
+    source = GradientStep(GradientStepConfig(channels=1, widths=(3, 4)))
+    settings = gentle_settings(source, 1, steps=1, penalty=None)
+    assert settings.trajectory is not None
+    problem = gaussian_deblurring(72, channels=1, iterations=2)
+    found = adapt(source, torch.rand(1, 1, 72, 72), problem, settings=settings, select="last")
+    assert found.step == 1

@@ -22,7 +22,7 @@ from proxmatch.denoisers import ProximalDenoiser, load, shipped
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
 from proxmatch.reconstruction import at_strength
-from proxmatch.transforms import Lifted, Relaxed, tune
+from proxmatch.transforms import Blended, Lifted, Relaxed, tune
 from proxmatch.transforms.strength import LEVELS, MARGIN, MIDDLING_LEVEL
 
 #: Methods without a learned prior, and what they are called.
@@ -123,11 +123,13 @@ class Denoisers:
         if isinstance(denoiser, TotalVariation):
             return Ready(name, denoiser, denoiser.weight, f"weight {denoiser.weight:.3g}", False)
         relaxed = next((each for each in denoiser.chain if isinstance(each, Relaxed)), None)
+        blended = any(isinstance(each, Blended) for each in denoiser.chain)
+        beside = ", blended with a filter" if blended else ""
         if relaxed is None:
-            return Ready(name, denoiser, 1.0, "t 1", True)
+            return Ready(name, denoiser, 1.0, f"t 1{beside}", True)
         if relaxed.level is None:
-            return Ready(name, denoiser, relaxed.t, f"t {relaxed.t:.2g}", True)
-        told = f"level {relaxed.level:.3g}, t {relaxed.t:.2g}"
+            return Ready(name, denoiser, relaxed.t, f"t {relaxed.t:.2g}{beside}", True)
+        told = f"level {relaxed.level:.3g}, t {relaxed.t:.2g}{beside}"
         return Ready(name, denoiser, relaxed.level, told, True)
 
     def _choose(self, name: str, page: Page, channels: int, build: Builder) -> Any:

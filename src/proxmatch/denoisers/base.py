@@ -113,7 +113,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     penalized: ClassVar[bool] = False
     #: Whether its convolutions can be in bfloat16 (:attr:`mixed`).
     mixable: ClassVar[bool] = False
-    #: Whether they are: only ever in a training, and where strengths are compared.
+    #: Whether they are now: in a training or where strengths are compared, never in a result.
     mixed: bool = False
     #: How its weights are adapted.
     recipe: ClassVar[Recipe] = Recipe()

@@ -178,8 +178,8 @@ def load(
         denoiser = build(
             _architecture(config, folder / CONFIG), state, str(folder / WEIGHTS), **parts
         )
-    denoiser.record = config.record
-    denoiser = _wrapped(denoiser, config.transforms, folder / CONFIG)
+        denoiser.record = config.record
+        denoiser = _wrapped(denoiser, config.transforms, folder / CONFIG)
     denoiser.to(device=device, dtype=dtype).eval()
     return denoiser
 
@@ -292,7 +292,7 @@ def _wrapped(
             )
         try:
             denoiser = TRANSFORMS[transform.kind](denoiser, **transform.settings)
-        except (InputError, TypeError, ValueError) as error:
+        except (InputError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{where}, {transform.kind}: {error}") from error
         denoiser.record = transform.record
     return denoiser

@@ -72,7 +72,7 @@ class LPNConfig(BaseModel):
 
     @classmethod
     def compact(cls, **changes: Any) -> LPNConfig:
-        """The network for a CPU: 64 x 64, about 0.2 M parameters."""
+        """The network for a CPU: 64 x 64 unless told otherwise, about 0.2 M parameters."""
         return cls(**changes)
 
     @classmethod

@@ -19,6 +19,8 @@ from proxmatch.errors import DataError, InputError
 from proxmatch.experiments.scales import Scale
 
 SAMPLES = 16
+#: Side of the largest embedded crops.
+EMBEDDED = 64
 #: Of the embedded photographs the one that is shown, if it is tested on: the motorcycle.
 SHOWN = 31
 
@@ -128,6 +130,11 @@ def look(scale: Scale, source: str | Path | None, target: str | Path | None) -> 
 
 
 def _embedded(scale: Scale, largest: int) -> Data:
+    if scale.size > EMBEDDED:
+        raise InputError(
+            f"the embedded crops have {EMBEDDED} x {EMBEDDED} pixels, {scale.name} needs "
+            f"{scale.size} x {scale.size}: give --source and --target, or take quick"
+        )
     known, domain = embedded("histology", scale.size), embedded("photographs", scale.size)
     where = "the embedded photographs"
     _enough(len(domain.adaptation), largest, "adaptation", where, "to adapt to")

@@ -182,7 +182,7 @@ def limits(scale: Scale) -> list[str]:
             found.append(f"No adaptation of {family} has more than {bound} steps.")
         if own.auto is not None:
             tried = ", ".join(f"{t:g}" for t in own.auto.strengths)
-            steps = bound if own.auto.steps is None else own.auto.steps
+            steps = min((n for n in (own.auto.steps, bound) if n is not None), default=None)
             trained = {None: "as long as usual", 0: "nothing"}.get(steps, f"{steps} steps")
             found.append(
                 f"auto of {family} tries the relaxations {tried} on {own.auto.crops} image(s) at "

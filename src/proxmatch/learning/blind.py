@@ -80,7 +80,7 @@ def blind(
     )
     winner = trials.best()
     trials.warn(winner)
-    denoiser = winner.proximal
+    denoiser = winner.made
     if all(denoiser is not source for source in sources.values()):
         denoiser.record = {
             **denoiser.record,

@@ -9,8 +9,7 @@ q the 95 % quantile of Student's t with nu + k - 1 degrees of freedom: with few 
 s of the gain from image to image is drawn towards s_0 = 0.25 + 0.25 |g| dB, which counts as nu = 4
 images. Where only parts of the images that were adapted to could be held out, the
 interval is twice as wide: such parts say less about other images. With 0.2 in place of 0.25 it held
-in 15 of 18 adaptations to five images, and missed the others by up to a tenth of its width;
-``results/adaptation`` says how often it holds now.
+in 15 of 18 adaptations to five images, and just missed the others (``results/adaptation``).
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class Evidence:
         if not math.isnan(self.before.lipschitz + self.after.lipschitz):
             parts.append(f"L {self.before.lipschitz:.2f} -> {self.after.lipschitz:.2f}")
         low, high = self.interval
-        where = f"on other images of the domain {low:+.1f} to {high:+.1f} dB, nine times in ten"
+        where = f"on other images {low:+.1f} to {high:+.1f} dB (a range meant to hold in 90 %)"
         return f"held-out PSNR in dB: {', '.join(parts)}; {where}"
 
 
@@ -108,7 +107,8 @@ class Candidate:
     Attributes:
         name: how it was made.
         scores: PSNR of its reconstructions in dB, by problem.
-        strength: what its strength was set to: t, sigma of a filter, weight of total variation.
+        strength: what its strength was set to: t, sigma of a filter, weight of total variation or
+            of the filter in a blend.
         seconds: how long it took to make and to try.
         chosen: whether it is the one that was returned.
         sigma: noise level it is told, if it takes one.

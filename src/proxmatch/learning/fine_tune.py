@@ -105,7 +105,9 @@ def fine_tune(
         "size": size,
         "problems": [problem.describe() for problem in problems],
     }
-    crop = size if network.native_size else min(size, CROP)
+    # Query points of a problem are as large as its images.
+    whole = bool(network.native_size) or settings.trajectory is not None
+    crop = size if whole else min(size, CROP)
     source = pairs(training, crop, draws)
     if settings.trajectory is not None:
         source = along_trajectory(source, adapted, problems)

@@ -53,6 +53,8 @@ class Blended(Transformed):
         if not 0 < weight < 1:
             raise InputError(f"the weight must be between 0 and 1, got {weight}")
         second = _made(other, inner) if isinstance(other, Mapping) else other
+        if not isinstance(second, ProximalDenoiser):
+            raise InputError(f"the second denoiser is no ProximalDenoiser but {second!r}")
         if second.chain or families.name_of(second) is None or _size(second) > MOST:
             raise InputError(
                 f"the second denoiser must be of a family, without transforms and of at most "

@@ -23,6 +23,7 @@ from torch import Tensor
 from proxmatch.data import ImageDomain, few_shot
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.diagnosis import Grade, judge
+from proxmatch.errors import InputError
 from proxmatch.experiments.studies.priors import (
     BASELINES,
     at_strength,
@@ -59,6 +60,7 @@ class Target:
         reference: the shipped denoiser that was trained on it.
         channels: of its images.
         downscale: of its pictures before a crop.
+        most: images to adapt to, of the published data.
     """
 
     folder: str
@@ -66,14 +68,15 @@ class Target:
     reference: str | None = None
     channels: Literal[1, 3] = 3
     downscale: int = 1
+    most: int = 50
 
 
 TARGETS = {
     "faces": Target("celeba", reference="gs-faces"),
     "histology": Target("brecahad", reference="gs-histology"),
-    "satellite": Target("satellite", split=False),
-    "microscopy": Target("microscopy", split=False, channels=1, downscale=2),
-    "x-ray": Target("xray", split=False, channels=1, downscale=4),
+    "satellite": Target("satellite", split=False, most=35),
+    "microscopy": Target("microscopy", split=False, channels=1, downscale=2, most=15),
+    "x-ray": Target("xray", split=False, channels=1, downscale=4, most=10),
 }
 #: What is adapted to what.
 SHIFTS = (
@@ -97,6 +100,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
         for chosen in SETS
         for problem in PROBLEMS
         for source, target in SHIFTS
+        if (n or MEASURED) <= TARGETS[target].most
     ]
     for cell in shifts:
         names = _sources(cell["source"], work)
@@ -134,10 +138,16 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
         return {"psnr": _quality(denoiser, large, test, seed), "data": data, **about}
     sources = {name: prior_of(name) for name in _sources(settings["source"], work)}
     if not number:
-        found = blind(sources, large.measure(few, seed=seed), large, seed=seed)
+        search = Search(steps=settings["steps"], compare=False)
+        found = blind(sources, large.measure(few, seed=seed), large, search=search, seed=seed)
         chosen = next(tried.name for tried in found.table if tried.chosen)
-        quality = {chosen: _quality(found.denoiser, large, test, seed)}
-        return {"psnr": quality, "chosen": chosen, "learned": chosen != "Wiener", "data": data}
+        return {
+            "psnr": {chosen: _quality(found.denoiser, large, test, seed)},
+            "chosen": chosen,
+            "learned": chosen != "Wiener",
+            "nearest": found.source,
+            "data": data,
+        }
     split = hold_out(list(few), WINDOW)
     trials = explore(
         sources,
@@ -218,7 +228,10 @@ def _images(
             downscale=about.downscale,
         )
         order = few_shot(adaptation, len(adaptation), chosen).indices
-        few = adaptation.tensor([i for i in order if i % 2 == 0][:n])
+        even = [i for i in order if i % 2 == 0]
+        if len(even) < n:
+            raise InputError(f"{about.folder} has {len(even)} pictures to adapt to, not {n}")
+        few = adaptation.tensor(even[:n])
         places = range(1, len(tested), 2)
     number = min(count, len(places))
     test = tested.tensor([places[round(i * len(places) / number)] for i in range(number)])
@@ -261,6 +274,7 @@ def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, 
                 for cell in group
                 for name, values in cell["psnr"].items()
                 if (name == cell["chosen"] if column == "auto" else _role(name, cell) == column)
+                if n or column == "auto"  # from measurements alone, nothing else was kept
             ]
             row.append(f"{np.mean(found):.2f}" if found else "")
         for prior in others:
