@@ -215,11 +215,17 @@ def _name(method: str) -> str:
     return {"mse": "MSE", "pm": "PM / AdaPM", "adapm": "PM / AdaPM"}.get(method, method)
 
 
+#: Inches from which on a figure has room for all names of a legend in one line.
+WIDE = 6.0
+
+
 def _legend(figure: Figure, handles: dict[str, Any]) -> None:
     if handles:
+        columns = 6 if figure.get_figwidth() > WIDE else 3
         figure.legend(
-            handles.values(), handles.keys(), loc="outside lower center", ncols=6, frameon=False
-        )
+            handles.values(), handles.keys(), loc="outside lower center", ncols=columns,
+            frameon=False,
+        )  # fmt: skip
 
 
 def _spoken(lines: Sequence[Line], value: str, unit: str) -> str:
