@@ -17,6 +17,9 @@ from torch import Tensor
 
 from proxmatch.errors import InputError
 
+#: Sides of the smallest and the largest crops.
+SMALLEST, LARGEST = 8, 64
+
 DomainName = Literal["histology", "photographs"]
 PICTURES: dict[str, tuple[str, ...]] = {
     "histology": ("immunohistochemistry",),
@@ -55,8 +58,8 @@ def embedded(name: DomainName, size: int = 64) -> EmbeddedDomain:
     """
     if name not in get_args(DomainName):
         raise InputError(f"no embedded domain {name!r}; there are {', '.join(PICTURES)}")
-    if not 8 <= size <= 64:
-        raise InputError(f"embedded crops are 8 to 64 pixels wide, not {size}")
+    if not SMALLEST <= size <= LARGEST:
+        raise InputError(f"embedded crops are {SMALLEST} to {LARGEST} pixels wide, not {size}")
     left: list[Tensor] = []
     right: list[Tensor] = []
     digest = hashlib.sha256()

@@ -14,13 +14,12 @@ from torch import Tensor
 
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.data import ImageDomain, embedded, few_shot
+from proxmatch.data.embedded import LARGEST
 from proxmatch.data.layouts import Split
 from proxmatch.errors import DataError, InputError
 from proxmatch.experiments.scales import Scale
 
 SAMPLES = 16
-#: Side of the largest embedded crops.
-EMBEDDED = 64
 #: Of the embedded photographs the one that is shown, if it is tested on: the motorcycle.
 SHOWN = 31
 
@@ -130,9 +129,9 @@ def look(scale: Scale, source: str | Path | None, target: str | Path | None) -> 
 
 
 def _embedded(scale: Scale, largest: int) -> Data:
-    if scale.size > EMBEDDED:
+    if scale.size > LARGEST:
         raise InputError(
-            f"the embedded crops have {EMBEDDED} x {EMBEDDED} pixels, {scale.name} needs "
+            f"embedded crops have at most {LARGEST} x {LARGEST} pixels, {scale.name} needs "
             f"{scale.size} x {scale.size}: give --source and --target, or take quick"
         )
     known, domain = embedded("histology", scale.size), embedded("photographs", scale.size)

@@ -73,7 +73,7 @@ from proxmatch.transforms.strength import STRENGTHS
 #: By how much a trained denoiser must win, in dB, over the root of the number of held-out images.
 MARGIN = 0.2
 #: By how much, in dB, any other candidate must beat the blended one on parts of one or two images.
-#: There the scores were up to 1 dB off (``results/adaptation``).
+#: There the scores were off by 1 dB and more (``results/adaptation``).
 EDGE = 1.0
 #: Windows of the images that statistics are taken from.
 WINDOWS = 64
