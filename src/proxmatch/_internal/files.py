@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 #: How the name of a file ends that is being written, or whose writer was killed.
 UNFINISHED = ".unfinished"
+#: Files that wait for the disk at the same time.
+WAITING = 8
 
 
 def write_together(folder: Path, files: dict[str, bytes]) -> None:
@@ -27,14 +30,20 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
             written.append((temporary, folder / name))
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        with ThreadPoolExecutor(WAITING) as waiting:  # together hardly longer than one alone
+            list(waiting.map(_to_disk, (temporary for temporary, _ in written)))
         for temporary, place in written:
             os.chmod(temporary, 0o644)
             os.replace(temporary, place)
     finally:
         for temporary, _ in written:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _to_disk(path: str) -> None:
+    """Wait until a file is on the disk."""
+    with open(path, "r+b") as file:
+        os.fsync(file.fileno())
 
 
 def clear_unfinished(folder: Path, unless: str) -> None:

@@ -14,13 +14,14 @@ import torch
 
 from proxmatch.baselines import BASELINES, Identity
 from proxmatch.data import ImageDomain
+from proxmatch.denoisers.checkpoint import packed
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
 from proxmatch.experiments import strips
 from proxmatch.experiments.cells import Cell, Outcome
 from proxmatch.experiments.certificates import certificate
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.measure import Effort, measure
-from proxmatch.experiments.origins import checkpoint, restored
+from proxmatch.experiments.origins import restored
 from proxmatch.learning import AdaptationPlan, carry_out, plan_adaptation, train
 from proxmatch.learning.auto import Search
 from proxmatch.learning.engine import one_process
@@ -95,7 +96,7 @@ def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Works
         "step": found.run.steps,
         "record": found.denoiser.record,
     }
-    return Outcome(result, checkpoint(found.denoiser))
+    return Outcome(result, packed(found.denoiser))
 
 
 def _adaptation(
@@ -108,7 +109,7 @@ def _adaptation(
         for warning in (AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning):
             warnings.simplefilter("ignore", warning)  # what came out is in the tables
         if s["role"] == "aligned":
-            return Outcome({"status": "completed"}, checkpoint(align(source, images)))
+            return Outcome({"status": "completed"}, packed(align(source, images)))
         problems = [
             problem_of({**s, "problem": name}, source.channels) for name in s["problems"] or ()
         ]
@@ -137,7 +138,7 @@ def _adaptation(
         ],
         "record": record,
     }
-    return Outcome(result, checkpoint(found.denoiser))
+    return Outcome(result, packed(found.denoiser))
 
 
 def search_of(spec: Mapping[str, Any]) -> Search:

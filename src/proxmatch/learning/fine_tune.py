@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -111,17 +109,16 @@ def fine_tune(
     source = pairs(training, crop, draws)
     if settings.trajectory is not None:
         source = along_trajectory(source, adapted, problems)
-    with nullcontext(folder) if folder else tempfile.TemporaryDirectory() as place:
-        result = run(
-            network,
-            inside(adapted, source),
-            settings,
-            place,
-            fabric=fabric,
-            check=check,
-            about=about,
-            on_step=on_step,
-        )
+    result = run(
+        network,
+        inside(adapted, source),
+        settings,
+        folder,
+        fabric=fabric,
+        check=check,
+        about=about,
+        on_step=on_step,
+    )
     step = result.steps
     if select == "best" and result.best is not None:
         network.load_state_dict(result.best)
