@@ -229,6 +229,31 @@ class Pictures(_Part):
     degraded: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
+class View(_Part):
+    """One way to look at a whole picture: measured, reconstructed or true."""
+
+    key: str
+    label: Text
+    psnr: Number = None
+    file: str
+
+
+class Scene(_Part):
+    """A whole picture; the detail is its top, left and side in pixels."""
+
+    name: str = Field(pattern=r"^[\w-]+$")
+    label: Text
+    detail: tuple[int, int, int]
+    views: list[View] = Field(min_length=2)
+
+
+class Whole(_Part):
+    """``whole/index.json``: whole pictures in several ways, files relative to that folder."""
+
+    says: list[Text] = Field(default_factory=list)
+    scenes: list[Scene] = Field(min_length=1)
+
+
 @dataclass(frozen=True, slots=True)
 class ImageRow:
     """A row of ``images.csv``; PSNR in dB, gap in per cent."""
