@@ -12,9 +12,9 @@ from PIL import Image
 
 from proxmatch import cli
 from proxmatch.errors import DataError
-from proxmatch.records import Scene, View
+from proxmatch.records import Scene, View, write_whole
 from proxmatch.report import write_report
-from proxmatch.report.whole import ShownScene, read_whole, write_whole
+from proxmatch.report.whole import ShownScene, ShownWhole, read_whole
 from tests.report.fixture import write_folder, write_json
 from tests.report.html import Page
 
@@ -43,12 +43,14 @@ SAYS = ("First this.", "Then that.", "<b>Last</b>.")
 
 def write_demo(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder, SAYS, [scene("astronaut", 40, 40), scene("two_cats", 60, 32)])
+    shown = ShownWhole(SAYS, (scene("astronaut", 40, 40), scene("two_cats", 60, 32)))
+    write_whole(folder, shown.about, shown.files)
     return folder
 
 
 def test_they_are_read_as_they_were_written(tmp_path: Path) -> None:
-    write_whole(tmp_path, ("old",), [scene("gone", 8, 8)])
+    old = ShownWhole(("old",), (scene("gone", 8, 8),))
+    write_whole(tmp_path, old.about, old.files)
     write_demo(tmp_path)
     found = read_whole(tmp_path)
     assert found is not None

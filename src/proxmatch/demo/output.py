@@ -24,11 +24,11 @@ from proxmatch.demo.web_page import page, pictures as shown
 from proxmatch.demo.words import certificate, commands, python, sentences
 from proxmatch.denoisers import save
 from proxmatch.errors import InputError
-from proxmatch.report.whole import FOLDER, write_whole
+from proxmatch.records import WHOLE, write_whole
 
 RECORD = "demo.json"
 PAGE = "demo.html"
-FOLDERS = ("pictures", "crops", "adapted", FOLDER)
+FOLDERS = ("pictures", "crops", "adapted", WHOLE)
 FORMAT = "proxmatch demo"
 
 
@@ -97,7 +97,7 @@ def write(story: Story, out: Path) -> Written:
     write_together(out / "crops", crops)
     save(story.adapted, out / "adapted")
     whole = shown(story, told["says"])
-    write_whole(out, whole.says, whole.scenes)
+    write_whole(out, whole.about, whole.files)
     html = page(story, whole, told["certificate"], commands(story, out), python(story, out))
     write_together(out, {**sheets, PAGE: html})
     return Written(out / PAGE, tuple(out / name for name in sheets), told)
