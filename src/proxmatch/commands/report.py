@@ -9,9 +9,12 @@ import typer
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="what `reproduce` or `demo` wrote")],
+    folder: Annotated[Path, typer.Argument(help="what `reproduce` wrote")],
     out: Annotated[
         Path | None, typer.Option(help="the file; report.html in the folder by default")
+    ] = None,
+    whole: Annotated[
+        Path | None, typer.Option(help="what `demo` wrote: its whole pictures come first")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
     json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
@@ -20,7 +23,7 @@ def command(
 
     Any part of the folder may be missing, so a run that is not finished has a page as well.
 
-    Example: proxmatch report runs/cpu --open
+    Example: proxmatch report results/cpu --whole demo-out --open
     """
     import json as to
     import warnings
@@ -29,7 +32,7 @@ def command(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        page = write_report(folder, out)
+        page = write_report(folder, out, whole=whole)
     notes = [str(warning.message) for warning in caught]
     size = page.stat().st_size
     if json:
