@@ -92,6 +92,26 @@ def test_every_form_is_taken_wherever_images_go_in(picture: Path) -> None:
         assert len(pm.certify({"it": filter_}, form, problem, reference=filter_).runs) == 1
         tv = pm.baselines.total_variation(form, problem, weights=(0.01,)).chosen.psnr
         assert tv == pm.baselines.total_variation(x, problem, weights=(0.01,)).chosen.psnr
+        assert pm.metrics.psnr(form, x / 2).item() == pytest.approx(
+            pm.metrics.psnr(x, x / 2).item()
+        )
+        colors = pm.transforms.color_statistics(form)
+        torch.testing.assert_close(colors.mean, pm.transforms.color_statistics(x).mean)
+
+
+def test_measurements_are_taken_in_every_form(picture: Path) -> None:
+    x = image_batch(picture)
+    problem = pm.make_problem("deblurring", (6, 8), iterations=2, kernel_size=3)
+    denoiser = pm.wiener_filter(x, problem, sigmas=(0.1,)).denoiser
+
+    def found(form: object) -> list[object]:
+        adapted = pm.adapt(denoiser, measurements=form, problem=problem)
+        strong = pm.transforms.choose_strength_from_measurements(denoiser, form, problem)
+        colors = pm.transforms.statistics_from_measurements(form, problem)
+        return [*(c.scores for c in adapted.table), strong.chosen.psnr, colors.mean.tolist()]
+
+    for form in (picture, [picture], Image.open(picture)):
+        assert found(form) == found(x)
 
 
 def test_measurements_that_are_no_pictures_may_be_arrays() -> None:
@@ -133,9 +153,7 @@ def test_training_takes_folders_and_images_in_memory(tmp_path: Path) -> None:
         pm.train(torch.nn.Conv2d(3, 3, 1), [held], tmp_path / "network")  # type: ignore[arg-type]
 
 
-def test_what_takes_tensors_alone_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="image_batch"):
-        pm.metrics.psnr(PIXELS, PIXELS)  # type: ignore[arg-type]
+def test_a_function_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"GradientStep\.of"):
         pm.save(lambda x: x, tmp_path)  # type: ignore[arg-type]
 

@@ -27,6 +27,14 @@ def test_extreme_eigenvalues_of_the_dense_jacobian(name: str) -> None:
         assert bool((found.smallest >= denoiser.config.alpha * (1 - 1e-9)).all())
 
 
+def test_it_is_printed_in_one_line() -> None:
+    matrix = torch.diag(torch.tensor([0.25, 0.5, 1.5]))
+    found = lanczos(lambda v: v @ matrix, torch.ones(1, 3), 3)
+    assert repr(found).startswith(
+        "Spectrum(1 image(s), eigenvalues of J_D from 0.25 to 1.5, L = 0.75, residuals up to "
+    )
+
+
 @given(seed=st.integers(0, 2**31), n=st.integers(1, 30), iterations=st.integers(1, 40))
 def test_estimates_are_bounds_and_residuals_are_true(seed: int, n: int, iterations: int) -> None:
     """Ritz values never leave the spectrum, and an eigenvalue lies within the residual."""

@@ -30,6 +30,8 @@ from proxmatch.errors import InputError
 #: What whole numbers are divided by.
 WHITE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 CHANNELS = (1, 2, 3)
+#: Images are in [0, 1]. Beyond this they are in other units: 0 to 255, or 0 to 65535.
+BRIGHTEST = 10.0
 
 
 def read_image(path: str | PathLike[str], channels: int | None = None) -> Tensor:
@@ -126,6 +128,20 @@ def image_batch(images: Any, channels: int | None = None, like: Tensor | None = 
             )
         batch = torch.stack(found)
     return batch if like is None else batch.to(like)
+
+
+def check_brightness(images: Tensor) -> None:
+    """Refuse images that are not in the range [0, 1] that all denoisers expect.
+
+    Raises:
+        InputError: they are in other units.
+    """
+    peak = float(images.abs().max()) if images.numel() else 0.0
+    if peak > BRIGHTEST:
+        raise InputError(
+            f"the images go up to {peak:.4g}, but white is 1; divide 8-bit images by 255, 16-bit "
+            "ones by 65535, and any other by what is white"
+        )
 
 
 def _images(given: Any, channels: int | None) -> Iterable[Tensor]:

@@ -24,7 +24,7 @@ from proxmatch.denoisers.plain import as_denoiser
 from proxmatch.errors import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Spectrum:
     """Estimated extreme eigenvalues of the Jacobian of D at each image. They are estimates.
 
@@ -48,6 +48,14 @@ class Spectrum:
     def constant(self) -> Tensor:
         """L = largest |eigenvalue| of Id - J_D, the Hessian of g, ``(B,)``."""
         return torch.maximum((1 - self.largest).abs(), (1 - self.smallest).abs())
+
+    def __repr__(self) -> str:
+        residual = torch.maximum(self.largest_residual, self.smallest_residual)
+        return (
+            f"Spectrum({len(self.largest)} image(s), eigenvalues of J_D from "
+            f"{float(self.smallest.min()):.3g} to {float(self.largest.max()):.3g}, "
+            f"L = {float(self.constant.max()):.3g}, residuals up to {float(residual.max()):.1g})"
+        )
 
     def converged(self, tolerance: float = 1e-2) -> Tensor:
         """Whether both residuals are within ``tolerance``, ``(B,)``."""

@@ -11,10 +11,8 @@ from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.physics import LinearPhysics, PoissonGaussianNoise, PoissonNoise, StackedPhysics
 from torch import Tensor
 
+from proxmatch.data.any_form import BRIGHTEST
 from proxmatch.errors import InputError, MismatchedPhysicsWarning
-
-#: Images are in [0, 1]. Beyond this they are in other units: 0 to 255, or 0 to 65535.
-BRIGHTEST = 10.0
 
 #: Relative error of <Ax, y> = <x, A^T y> beyond which A^T is another operator.
 ADJOINT = 1e-3
@@ -45,16 +43,6 @@ def check_finite(x: Tensor, name: str) -> None:
     bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
     if bad:
         raise InputError(f"{name} holds NaN or infinity in the images {bad}; remove them")
-
-
-def check_brightness(x: Tensor) -> None:
-    """Raise an InputError for images that are not in the range [0, 1] that all denoisers expect."""
-    peak = float(x.abs().max())
-    if peak > BRIGHTEST:
-        raise InputError(
-            f"x goes up to {peak:.4g}, but images are in [0, 1]; divide 8-bit images by 255, "
-            "16-bit ones by 65535, and any other by what is white"
-        )
 
 
 def check_range(y: Tensor, squared_norm: float, pixels: int) -> None:

@@ -273,7 +273,7 @@ def choose_strength(
 
 def choose_strength_from_measurements(
     denoiser: AnyDenoiser,
-    measurements: Tensor,
+    measurements: Any,
     problem: Problem,
     *,
     proximal: bool = True,
@@ -293,7 +293,8 @@ def choose_strength_from_measurements(
 
     Args:
         denoiser: D, which is held and not changed.
-        measurements: ``(N, ...)``, N >= 1.
+        measurements: ``(N, ...)``, N >= 1, or pictures
+            (:meth:`~proxmatch.problems.Problem.measurements`).
         problem: what they were measured by.
         proximal: as in :func:`choose_strength`.
         measured: as there.
@@ -312,6 +313,7 @@ def choose_strength_from_measurements(
         1
     """
     denoiser = fitting(denoiser, problem.img_size[0])
+    measurements = problem.measurements(measurements)
     found = choose_strength(
         denoiser,
         stand_ins(denoiser, measurements, problem, iterations=iterations),
