@@ -120,6 +120,21 @@ def test_measurements_that_are_no_pictures_may_be_arrays() -> None:
     assert torch.equal(problem.measurements(y.numpy()), y)
 
 
+def test_complex_numbers_are_told_to_be_two_channels() -> None:
+    problem, x = pm.make_problem("mri", 8), torch.rand(1, 8, 8, dtype=torch.complex64)
+    halve = pm.denoisers.as_denoiser(lambda z: z / 2, 2)
+    for wrong in (
+        lambda: problem.measure(x),
+        lambda: problem.measurements(x.numpy()),
+        lambda: pm.reconstruct(halve, x, problem),
+        lambda: pm.pnp_pgd(halve, x, problem),
+    ):
+        with pytest.raises(InputError, match=r"two channels.*torch\.view_as_real"):
+            wrong()
+    parts = torch.view_as_real(x).movedim(-1, 1)
+    assert problem.measure(parts).shape == (1, 2, 8, 8)
+
+
 def test_kernels_and_masks_may_be_arrays() -> None:
     kernel = np.ones((3, 3)) / 9
     x = torch.rand(1, 3, 8, 8)
@@ -149,6 +164,9 @@ def test_training_takes_folders_and_images_in_memory(tmp_path: Path) -> None:
     assert torch.equal(trained[0](x), trained[1](x))  # the same crops of the same picture
     with pytest.raises(InputError, match="at least 16 x 16"):
         pm.train(preset, held[:, :8, :8], tmp_path / "small")
+    with pytest.raises(InputError, match="divide 8-bit images by 255"):
+        pm.train(preset, 255 * held, tmp_path / "bright")
+    assert not (tmp_path / "bright").exists()
     with pytest.raises(InputError, match=r"GradientStep\.of"):
         pm.train(torch.nn.Conv2d(3, 3, 1), [held], tmp_path / "network")  # type: ignore[arg-type]
 

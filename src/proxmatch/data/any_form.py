@@ -179,8 +179,22 @@ def converted(image: Tensor, channels: int | None) -> Tensor:
     raise InputError(f"an image of {len(image)} channels is given where {channels} are needed")
 
 
+def check_real(images: Tensor) -> None:
+    """Refuse complex numbers.
+
+    Raises:
+        InputError: saying how they are given instead.
+    """
+    if images.is_complex():
+        raise InputError(
+            "complex images are given as two channels, the real and the imaginary part: "
+            "torch.view_as_real(x).movedim(-1, 1) for x of shape (B, H, W)"
+        )
+
+
 def _scaled(pixels: Tensor) -> Tensor:
     """Floating point in [0, 1]."""
+    check_real(pixels)
     if pixels.is_floating_point():
         return pixels
     if pixels.dtype not in WHITE:
@@ -204,6 +218,8 @@ def _split(pixels: Tensor) -> Sequence[Tensor]:
 
 
 def _channels_first(array: np.ndarray[Any, Any]) -> Tensor:
+    if array.dtype.kind == "c":
+        check_real(torch.from_numpy(array))
     if array.dtype.kind not in "fu" or array.dtype == np.float16:
         raise InputError(f"an array of {array.dtype} is no image; give float32, uint8 or uint16")
     pixels = torch.from_numpy(np.array(array))  # a copy: some are not writable
@@ -212,7 +228,7 @@ def _channels_first(array: np.ndarray[Any, Any]) -> Tensor:
         pixels = pixels.movedim(-1, -3)
     elif pixels.ndim == 3 and pixels.shape[0] not in CHANNELS:
         raise InputError(
-            f"an array of shape {array.shape} is no image (H, W) or (H, W, C); a stack of gray "
-            "images is (N, H, W, 1)"
+            f"an array of shape {array.shape} is no image (H, W) or (H, W, C) with C = 1, 2 or 3; "
+            "a stack of gray images is (N, H, W, 1)"
         )
     return pixels.float() if pixels.dtype == torch.float64 else pixels

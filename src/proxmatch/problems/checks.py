@@ -11,7 +11,7 @@ from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.physics import LinearPhysics, PoissonGaussianNoise, PoissonNoise, StackedPhysics
 from torch import Tensor
 
-from proxmatch.data.any_form import BRIGHTEST
+from proxmatch.data.any_form import BRIGHTEST, check_real
 from proxmatch.errors import InputError, MismatchedPhysicsWarning
 
 #: Relative error of <Ax, y> = <x, A^T y> beyond which A^T is another operator.
@@ -25,6 +25,7 @@ def check_tensor(x: object, name: str, dtype: torch.dtype, device: torch.device)
         raise InputError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
     if x.numel() == 0:
         raise InputError(f"{name} is empty: its shape is {tuple(x.shape)}")
+    check_real(x)
     if not x.is_floating_point():
         raise InputError(
             f"{name} must be floating point, got {x.dtype}; scale 8-bit images to [0, 1] by "
