@@ -407,9 +407,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         if self.levels is not None:
             low, high = self.levels
             if lowest < low * (1 - LEEWAY) or highest > high * (1 + LEEWAY):
+                units = "; divide levels of 8-bit images by 255" if highest > 1 else ""
                 warnings.warn(
                     f"the noise level {lowest if lowest < low else highest:.4g} is outside "
-                    f"[{low:g}, {high:g}], which this denoiser was trained for",
+                    f"[{low:g}, {high:g}], which this denoiser was trained for{units}",
                     LevelWarning,
                     stacklevel=4,
                 )
@@ -441,7 +442,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         if x.shape[1] != self.channels:
             raise InputError(
                 f"this denoiser takes {self.channels} channel(s), the images have {x.shape[1]}; "
-                "convert them, or load a denoiser made for them"
+                "lift it with proxmatch.transforms.Lifted, convert them, or load one made for them"
             )
         if min(x.shape) == 0:
             raise InputError(f"the batch is empty: shape {tuple(x.shape)}")

@@ -219,6 +219,11 @@ class GradientStep(ProximalDenoiser):
         Warns:
             NotSmoothWarning: it has kinks, where D jumps and is not a proximal map.
         """
+        if not isinstance(network, nn.Module):
+            raise InputError(
+                f"a gradient step is one of a torch.nn.Module, got {type(network).__name__}; write "
+                "a function as the forward of a module, or use it as it is, without a potential"
+            )
         given = describe(network, channels, told=told, residual=residual, multiple=multiple)
         kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
         if given.told != "nothing":

@@ -36,7 +36,7 @@ def adapt(
     problem: Problems = None,
     *,
     method: str | Method = "auto",
-    measurements: Tensor | None = None,
+    measurements: Any = None,
     steps: int | None = None,
     select: Select = "best",
     settings: TrainingSettings | None = None,
@@ -64,7 +64,8 @@ def adapt(
         method: one that :func:`proxmatch.methods.offered` lists: ``auto`` tries what can be made
             of the images and keeps the best (:mod:`proxmatch.learning.auto`), ``align`` trains
             nothing, the others fine-tune.
-        measurements: in place of images: what ``problem`` measured, ``(N, ...)``.
+        measurements: in place of images: what ``problem`` measured, ``(N, ...)``, or pictures
+            (:meth:`~proxmatch.problems.Problem.measurements`).
         steps: of a fine-tuning; as many as suit the number of images unless given.
         select: of a fine-tuning: ``best`` returns the weights of the best held-out
             reconstructions, those of the source if none were better; ``last`` those after the last
@@ -113,6 +114,7 @@ def adapt(
                 "with measurements, give the one problem that made them, and neither images nor "
                 "settings nor a method: strength and start are found from them"
             )
+        measurements = problem.measurements(measurements)
         sources = sources_of(denoiser, problem.img_size[0], measurements.device)
         with _spread(workers, sources) as begin:
             return blind(sources, measurements, problem, seed=seed, begin=begin)

@@ -589,7 +589,8 @@ class Trials:
             )
         if self.untried:
             parts.append(
-                f"the budget of {self.budget:g} s left no time for {', '.join(self.untried)}"
+                f"the budget of {self.budget:g} s left no time for {', '.join(self.untried)}: "
+                "give it more"
             )
         if parts:
             warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=4)

@@ -172,7 +172,8 @@ def continued(denoiser: ProximalDenoiser, size: int) -> Preset:
             "GradientStep.of(network, smooth=True), and a transformed denoiser's core"
         )
     low, high = denoiser.levels or (0.01, 0.2)
-    noise: Any = Levels(low=low, high=high) if denoiser.conditional else denoiser.sigma or SIGMA
+    several = denoiser.conditional or denoiser.levels is not None
+    noise: Any = Levels(low=low, high=high) if several else denoiser.sigma or SIGMA
     settings = TrainingSettings(
         noise=noise, steps=SHORT, batch=4, optimizer=Optimizer(rate=1e-4, warmup=50, clip=1.0)
     )

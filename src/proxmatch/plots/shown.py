@@ -5,6 +5,7 @@ One kind of result inherits each class here, which reads its attributes and noth
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -279,12 +280,19 @@ class ShownCertificate:
     plot: Any
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{name} {run.share:.2%}" for name, run in self.runs.items())
+        shares = ", ".join(f"{name} {_share(run)}" for name, run in self.runs.items())
         return f"{type(self).__name__}({self.problem}: inequalities that hold: {shares})"
 
     def _repr_html_(self) -> str:
-        rows = [[name, f"{run.share:.2%}"] for name, run in self.runs.items()]
+        rows = [[name, _share(run)] for name, run in self.runs.items()]
         return html_table([self.problem, "inequalities that hold"], rows) + encoded(self.plot())
+
+
+def _share(run: Any) -> str:
+    """Of the inequalities along a run, those that hold; or why none applies."""
+    if math.isnan(run.share):
+        return f"none applies: {run.path.why or 'no step can be checked'}"
+    return f"{run.share:.2%}"
 
 
 def _ends(status: Any) -> str:
