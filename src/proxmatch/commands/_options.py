@@ -45,6 +45,11 @@ Set = Annotated[
 Address = Annotated[
     str | None, typer.Option(help="of ray: host:port of a cluster; one is started here by default")
 ]
+Downscale = Annotated[int, typer.Option(min=1, help="the images first, by this factor")]
+Open = Annotated[
+    bool | None,
+    typer.Option("--open/--no-open", help="the page (default: where there is a screen)"),
+]
 Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps; the problem's by default")]
 
 

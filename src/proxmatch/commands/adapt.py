@@ -12,6 +12,7 @@ import typer
 from proxmatch.commands import _images, _screen
 from proxmatch.commands._options import (
     Device,
+    Downscale,
     From,
     Json,
     MaybeModel,
@@ -39,7 +40,7 @@ def command(
         str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
     ] = "auto",
     number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
-    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    downscale: Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
     measurements: Annotated[
