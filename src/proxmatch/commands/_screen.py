@@ -84,7 +84,7 @@ def stages(first: str) -> Iterator[Callable[[str, int | None], None]]:
 
 @contextmanager
 def interruptible(how_to_go_on: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the block, say how to go on, and exit with 130."""
+    """Ctrl-C and SIGTERM end the block, say how to continue, and exit with 130."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -39,7 +39,7 @@ def command(
     method: Annotated[
         str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
     ] = "auto",
-    number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
+    number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
     downscale: Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,

@@ -23,7 +23,7 @@ def command(
     show: Open = None,
     threads: Threads = None,
     tiny: Annotated[
-        bool, typer.Option("--tiny", hidden=True, help="next to no work: whether it runs")
+        bool, typer.Option("--tiny", hidden=True, help="almost no work: to see that it runs")
     ] = False,
     json: Json = False,
 ) -> None:
