@@ -82,7 +82,7 @@ def test_controls_say_what_drives_a_claim() -> None:
     assert drivers["gradient scale"].says.startswith("No difference can be seen")
     assert drivers["clipping"].says.startswith("There is a disadvantage")
     assert drivers["clipping"].effect == pytest.approx(-2)
-    assert drivers["loss"].says.startswith("L1 in the place of MSE does good by itself")
+    assert drivers["loss"].says.startswith("Replacing MSE by L1 does good by itself")
 
 
 def test_far_below_means_far_below() -> None:

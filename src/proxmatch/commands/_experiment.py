@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proxmatch._internal.bars import progress
 from proxmatch.commands import _screen
 
 if TYPE_CHECKING:
@@ -14,39 +15,21 @@ if TYPE_CHECKING:
 
 def run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
     """What :func:`proxmatch.experiments.reproduction.reproduce` makes of these, and its page."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn as Elapsed,
-        TimeRemainingColumn as Remaining,
-    )
-
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(20),
-        MofNCompleteColumn(),
-        Elapsed(),
-        Remaining(),
-        TextColumn("{task.description}"),
-    )
     with (
         _screen.interruptible(lambda: "the same command continues where it stopped"),
-        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+        progress("bar", "count", "elapsed", "remaining", "{task.description}") as shown,
     ):
-        bar = progress.add_task("looking at the images", total=None)
+        bar = shown.add_task("looking at the images", total=None)
         from proxmatch.experiments.reproduction import reproduce
         from proxmatch.report import write_report
 
         def on_plan(planned: int, missing: int) -> None:
             done = planned - missing
-            progress.update(bar, description="computing", total=planned, completed=done)
+            shown.update(bar, description="computing", total=planned, completed=done)
 
         def on_cell(cell: Cell, done: int, planned: int) -> None:
             now = f"{cell.kind}: {cell.label}" if done < planned else "figures and page"
-            progress.update(bar, description=now, completed=done)
+            shown.update(bar, description=now, completed=done)
 
         result = reproduce(*arguments, **options, on_plan=on_plan, on_cell=on_cell)
         return result, write_report(result.out)

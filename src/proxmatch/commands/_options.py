@@ -48,6 +48,11 @@ Address = Annotated[
 WorkerCount = Annotated[
     int, typer.Option(min=1, help="of ray: processes, where it is started here")
 ]
+Downscale = Annotated[int, typer.Option(min=1, help="the images first, by this factor")]
+Open = Annotated[
+    bool | None,
+    typer.Option("--open/--no-open", help="the page (default: where there is a screen)"),
+]
 Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps; the problem's by default")]
 
 

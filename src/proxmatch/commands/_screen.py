@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from proxmatch._internal.bars import progress
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -60,51 +62,29 @@ def _numeric(text: str) -> bool:
 @contextmanager
 def bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
     """A progress bar with the remaining time; yields what adds to it."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn as Remaining,
-    )
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda done: progress.advance(task, done)
+    with progress("{task.description}", "bar", "count", "remaining") as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda done: shown.advance(task, done)
 
 
 @contextmanager
 def stages(first: str) -> Iterator[Callable[[str, int | None], None]]:
     """A bar over stages; yields what begins the next one, told how many there are or None."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn as Elapsed,
-    )
-
-    console = Console(stderr=True)
-    columns = (BarColumn(20), MofNCompleteColumn(), Elapsed(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(first, total=None)
+    with progress("bar", "count", "elapsed", "{task.description}") as shown:
+        task = shown.add_task(first, total=None)
 
         def begin(name: str, number: int | None) -> None:
             if number is None:
-                progress.update(task, description=name, advance=1)
+                shown.update(task, description=name, advance=1)
             else:
-                progress.update(task, description=name, total=number)
+                shown.update(task, description=name, total=number)
 
         yield begin
 
 
 @contextmanager
 def interruptible(how_to_go_on: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the block, say how to go on, and exit with 130."""
+    """Ctrl-C and SIGTERM end the block, say how to continue, and exit with 130."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -13,6 +13,7 @@ from proxmatch.commands import _images, _screen
 from proxmatch.commands._options import (
     Address,
     Device,
+    Downscale,
     Engine,
     EngineChoice,
     From,
@@ -42,8 +43,8 @@ def command(
     method: Annotated[
         str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
     ] = "auto",
-    number: Annotated[int, typer.Option(min=1, help="take the first so many pictures")] = 25,
-    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
+    downscale: Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
     measurements: Annotated[

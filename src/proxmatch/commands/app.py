@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from proxmatch.commands import _screen
-from proxmatch.commands._options import Threads, compute
+from proxmatch.commands._options import Open, Threads, compute
 from proxmatch.errors import InputError
 
 
@@ -16,10 +16,7 @@ def command(
     host: Annotated[
         str, typer.Option(help="address to listen at; other than loopback, others can use it")
     ] = "127.0.0.1",
-    show: Annotated[
-        bool | None,
-        typer.Option("--open/--no-open", help="the page (default: where there is a screen)"),
-    ] = None,
+    show: Open = None,
     threads: Threads = None,
 ) -> None:
     """Try denoisers on pictures in the browser: damage, reconstruct, adapt, compare, download.

@@ -10,6 +10,7 @@ import typer
 from proxmatch.commands import _images, _screen
 from proxmatch.commands._options import (
     Device,
+    Downscale,
     Iterations,
     Json,
     Model,
@@ -32,7 +33,7 @@ def command(
     options: Set = None,
     number: Annotated[int, typer.Option(min=1, help="crops")] = 2,
     size: Annotated[int, typer.Option(min=8, help="side of a crop")] = 64,
-    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    downscale: Downscale = 1,
     iterations: Iterations = None,
     seed: Seed = 0,
     device: Device = "cpu",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from proxmatch.commands import _screen
-from proxmatch.commands._options import Json, Out, Threads, compute
+from proxmatch.commands._options import Json, Open, Out, Threads, compute
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,13 +20,10 @@ INDENT = 13 * " "
 
 def command(
     out: Out = Path("demo-out"),
-    show: Annotated[
-        bool | None,
-        typer.Option("--open/--no-open", help="the page (default: where there is a screen)"),
-    ] = None,
+    show: Open = None,
     threads: Threads = None,
     tiny: Annotated[
-        bool, typer.Option("--tiny", hidden=True, help="next to no work: whether it runs")
+        bool, typer.Option("--tiny", hidden=True, help="almost no work: to see that it runs")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -13,6 +13,7 @@ import typer
 from proxmatch.commands import _images, _screen
 from proxmatch.commands._options import (
     Device,
+    Downscale,
     From,
     Iterations,
     Json,
@@ -39,7 +40,7 @@ def command(
     options: Set = None,
     number: Annotated[int, typer.Option(min=1, help="crops to look at")] = 8,
     size: Annotated[int, typer.Option(min=25, help="side of a crop")] = 64,
-    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    downscale: Downscale = 1,
     iterations: Iterations = None,
     out: Annotated[Path | None, typer.Option(help="folder for diagnosis.json")] = None,
     seed: Seed = 0,
@@ -51,8 +52,7 @@ def command(
 
     It is compared with a Wiener filter, total variation, and the two models that remove noise best
     from the images, of those of --from or of all that come with proxmatch. Without a name, the
-    nearest model is looked at. Exit code 1: mismatched for one
-    of the problems.
+    nearest model is looked at. Exit code 1: mismatched for one of the problems.
 
     Example: proxmatch diagnose gs-histology --images my-faces
     """

@@ -21,7 +21,7 @@ COLUMNS = {
     "trained on": "data",
     "license": "license",
 }
-#: What images of so many channels are called in the list.
+#: Names of images by their number of channels.
 IMAGES = {1: "gray", 3: "color"}
 #: Of a card: for machines.
 LONG = ("data", "validation_data", "model", "settings", "colors", "table")

@@ -64,10 +64,10 @@ def command(
 ) -> None:
     """Reconstruct pictures from their measurements, of any size and number.
 
-    Files that are done already are not done again, so that the same command goes on after an
+    Files that are already done are skipped, so that the same command continues after an
     interruption. With --engine ray the work is shared by the workers of a Ray cluster, which need
-    no disk in common. Gray pictures stay gray. Exit code 1: some images diverged, or are
-    suspicious: the run shows that they are probably worse than what they were made from.
+    no disk in common. Gray pictures stay gray. Exit code 1: some images diverged or are suspicious,
+    that is, probably worse than their measurements.
 
     Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp
 

@@ -48,7 +48,7 @@ def command(
         Path | None, typer.Option(help="images to adapt to and to test on (default: embedded)")
     ] = None,
     families: Annotated[str, typer.Option(help="lpn, gs, or both")] = "lpn,gs",
-    resume: Annotated[bool, typer.Option(help="go on with the run that the folder holds")] = True,
+    resume: Annotated[bool, typer.Option(help="continue the run in the folder")] = True,
     engine: Engine = EngineChoice.LOCAL,
     address: Address = None,
     workers: Annotated[

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proxmatch.commands import _screen
-from proxmatch.commands._options import Device, Json, Out, Threads, compute, load_model
+from proxmatch.commands._options import (
+    Device,
+    Downscale,
+    Json,
+    Out,
+    Threads,
+    compute,
+    load_model,
+)
 
 if TYPE_CHECKING:
     from proxmatch.data.layouts import Split
@@ -32,7 +40,7 @@ def command(
     channels: Annotated[
         int | None, typer.Option(help="1 for gray images, 3 for color; those of the preset")
     ] = None,
-    downscale: Annotated[int, typer.Option(min=1, help="the images first, by this factor")] = 1,
+    downscale: Downscale = 1,
     validation: Annotated[
         int,
         typer.Option(

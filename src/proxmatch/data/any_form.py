@@ -90,7 +90,7 @@ def image_list(images: Any, channels: int | None = None) -> list[Tensor]:
             weighted for one. Tensors keep the channels they have.
 
     Raises:
-        InputError: what is given is no image, or there is none.
+        InputError: something is not an image, or there are none.
 
     Example:
         >>> [tuple(image.shape) for image in image_list(np.zeros((4, 6, 3), np.uint8))]
@@ -111,7 +111,7 @@ def image_batch(images: Any, channels: int | None = None, like: Tensor | None = 
         like: a tensor whose device and precision the batch gets; unchanged unless given.
 
     Raises:
-        InputError: what is given is no image, or the sizes differ.
+        InputError: something is not an image, or the sizes differ.
 
     Example:
         >>> image_batch([torch.zeros(3, 4, 6), np.zeros((4, 6, 3), np.uint8)]).shape
@@ -221,14 +221,16 @@ def _channels_first(array: np.ndarray[Any, Any]) -> Tensor:
     if array.dtype.kind == "c":
         check_real(torch.from_numpy(array))
     if array.dtype.kind not in "fu" or array.dtype == np.float16:
-        raise InputError(f"an array of {array.dtype} is no image; give float32, uint8 or uint16")
+        raise InputError(
+            f"an array of {array.dtype} is not an image; give float32, uint8 or uint16"
+        )
     pixels = torch.from_numpy(np.array(array))  # a copy: some are not writable
     last = pixels.ndim > 2 and pixels.shape[-1] in CHANNELS
     if last and pixels.ndim in (3, 4):
         pixels = pixels.movedim(-1, -3)
     elif pixels.ndim == 3 and pixels.shape[0] not in CHANNELS:
         raise InputError(
-            f"an array of shape {array.shape} is no image (H, W) or (H, W, C) with C = 1, 2 or 3; "
-            "a stack of gray images is (N, H, W, 1)"
+            f"an array of shape {array.shape} is not an image (H, W) or (H, W, C) with C = 1, 2 or "
+            "3; a stack of gray images is (N, H, W, 1)"
         )
     return pixels.float() if pixels.dtype == torch.float64 else pixels

@@ -54,7 +54,7 @@ class StoredPicture(ABC):
 
     @abstractmethod
     def read(self, channels: int | None) -> ImageFile:
-        """The picture, with so many channels or its own; raises DataError if it is not whole."""
+        """The picture, with this many channels or its own; raises DataError if it is damaged."""
 
     @abstractmethod
     def digest(self) -> str:

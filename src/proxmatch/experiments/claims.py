@@ -7,8 +7,8 @@ over adaptation sets and images decides:
 - **does not hold**: none of it is;
 - **undecided**: the threshold is inside.
 
-Beside it stand the same comparisons with one thing changed (the controls): where the effect goes
-away with the change, the change is what drives it.
+The same comparisons are made with one thing changed (the controls). If the effect disappears with
+the change, the change is what drives it.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def listed(decided: Sequence[ClaimRecord]) -> str:
     rows = []
     for claim in decided:
         size = f"{claim.effect:+.2f} {claim.unit} [{claim.low:+.2f}, {claim.high:+.2f}]"
-        beside = " ".join(driver.says for driver in claim.drivers)
-        cells = (claim.statement, claim.paper, size, claim.verdict, beside)
+        controls = " ".join(driver.says for driver in claim.drivers)
+        cells = (claim.statement, claim.paper, size, claim.verdict, controls)
         rows.append([text.replace("|", "\\|") for text in cells])
-    header = ("claim", "paper", "here, 95 % interval", "verdict", "beside it")
+    header = ("claim", "paper", "here, 95 % interval", "verdict", "controls")
     return (
         f"**Claims of the paper, {len(decided)}: {told}**\n\nHere a positive number speaks for the "
         "claim; the paper's differences have their own sign.\n\n" + markdown(header, rows) + "\n"

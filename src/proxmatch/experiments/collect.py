@@ -117,7 +117,7 @@ def csv_text(columns: Sequence[str], lines: Iterable[Line]) -> bytes:
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
-    """A table in Markdown; its last so many columns hold numbers and are set to the right."""
+    """A table in Markdown; the last ``numbers`` columns are aligned to the right."""
     rule = ["---"] * (len(header) - numbers) + ["---:"] * numbers
     return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *rows))
 

@@ -91,7 +91,7 @@ def restored(outcome: Outcome, device: str = "cpu") -> ProximalDenoiser:
 
 
 def _taken(where: str | Path) -> Origin:
-    denoiser = load(where)  # whatever is wrong with it is said now
+    denoiser = load(where)  # any error is raised now
     files = packed(denoiser)
     digest = hashlib.sha256(files[WEIGHTS] + files[CONFIG]).hexdigest()[:16]
     result = {"taken": Path(where).name, "status": "taken", "record": denoiser.record}

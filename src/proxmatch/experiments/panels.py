@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from proxmatch._internal.palette import ORANGE
 from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.strips import opened
 from proxmatch.methods import PROPOSED, title
+from proxmatch.plots import plot_images
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -118,7 +118,7 @@ def reconstructions(
             rows.append(row)
     if not rows:
         return None
-    figure, lines = _grid(rows, zoom=True)
+    figure, lines = _grid(rows)
     return Drawn(
         f"{problem}-reconstructions",
         f"{problem.capitalize()}: reconstructions",
@@ -152,7 +152,7 @@ def across_budgets(
             rows.append(row)
     if not rows:
         return None
-    figure, lines = _grid(rows, zoom=True)
+    figure, lines = _grid(rows)
     name = title(PROPOSED[family], family)
     return Drawn(
         f"{problem}-{family}-budgets",
@@ -166,43 +166,18 @@ def across_budgets(
     )
 
 
-def _grid(
-    rows: Sequence[Sequence[tuple[str, Pixels, float | None]]], zoom: bool
-) -> tuple[Figure, list[Line]]:
+def _grid(rows: Sequence[Sequence[tuple[str, Pixels, float | None]]]) -> tuple[Figure, list[Line]]:
+    """A line of pictures per row, each picture with a detail below."""
     columns = max(map(len, rows))
-    each = 2 if zoom else 1
-    figure = Figure(figsize=(1.45 * columns, (1.5 * each + 0.3) * len(rows)), layout="constrained")
-    grid = figure.subplots(each * len(rows), columns, squeeze=False)
+    figure = Figure(figsize=(1.45 * columns, 3.3 * len(rows)), layout="constrained")
     lines: list[Line] = []
-    for axis in grid.flat:
-        axis.axis("off")
-    for number, row in enumerate(rows):
-        box = _region(row[-1][1])
-        for column, (name, image, psnr) in enumerate(row):
-            axis = grid[each * number][column]
-            axis.imshow(image, interpolation="nearest")
-            axis.set_title(name + ("" if psnr is None else f"\n{psnr:.1f} dB"), fontsize=8)
+    for number, (row, part) in enumerate(
+        zip(rows, figure.subfigures(len(rows), 1, squeeze=False)[:, 0], strict=True)
+    ):
+        shown = {}
+        for name, image, psnr in row:
+            title = name if psnr is None else f"{name}\n{psnr:.1f} dB"
+            shown[title] = torch.from_numpy(image / 255).movedim(2, 0)
             lines.append({"row": number, "shown": name, "psnr": psnr and round(psnr, 2)})
-            if zoom:
-                top, left, side = box
-                axis.add_patch(
-                    Rectangle((left - 0.5, top - 0.5), side, side, fill=False, ec=ORANGE, lw=1.4)
-                )
-                below = grid[each * number + 1][column]
-                below.imshow(image[top : top + side, left : left + side], interpolation="nearest")
+        plot_images(shown, figure=part)
     return figure, lines
-
-
-def _region(truth: Pixels) -> tuple[int, int, int]:
-    """Top, left and side of the third of an image that has the most detail near its center."""
-    gray = truth.mean(2)
-    detail = np.abs(np.diff(gray, axis=0))[:, :-1] + np.abs(np.diff(gray, axis=1))[:-1]
-    size = len(truth)
-    side = max(4, size // 3)
-    places = [
-        (top, left)
-        for top in range(size // 8, size - side - size // 8 + 1, max(1, side // 4))
-        for left in range(size // 8, size - side - size // 8 + 1, max(1, side // 4))
-    ] or [(0, 0)]
-    top, left = max(places, key=lambda p: detail[p[0] : p[0] + side, p[1] : p[1] + side].sum())
-    return top, left, side

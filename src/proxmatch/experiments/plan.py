@@ -107,7 +107,7 @@ def _row(
 
 
 def _adaptation(scale: Scale, data: Data, method: Method, label: Label, model: Cell | None) -> Cell:
-    """The adaptation to a set: one for all problems; only ``auto`` is told which one it is for."""
+    """The adaptation to a set: one for all problems; only ``auto`` knows which one it is for."""
     alone = method.role == "auto"
     settings = {
         **method.spec,

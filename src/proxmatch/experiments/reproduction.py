@@ -1,4 +1,4 @@
-"""The paper's experiment from one call: checked first, computed cell by cell, resumed at will."""
+"""The paper's experiment from one call: checked first, computed by cells, resumable at any time."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _controls(at: Setting) -> Iterator[Driver]:
             "against MSE with PM's own gradient scale and no exponential",
             arms("pm", "scaled-mse"),
         )
-        yield Driver("loss", "L1 in the place of MSE does", arms("l1", "mse"), alone=True)
+        yield Driver("loss", "replacing MSE by L1 does", arms("l1", "mse"), alone=True)
         yield Driver(
             "clipping", "with gradients clipped on both sides", arms("pm-clip", "mse-clip")
         )
@@ -197,7 +197,7 @@ def _controls(at: Setting) -> Iterator[Driver]:
             "penalty", "the penalty added to MSE does", arms("mse-penalty", "mse"), alone=True
         )
         yield Driver(
-            "loss", "PM in the place of MSE, without penalty, does", arms("pm", "mse"), alone=True
+            "loss", "replacing MSE by PM, without a penalty, does", arms("pm", "mse"), alone=True
         )
         yield Driver(
             "loss under the penalty",

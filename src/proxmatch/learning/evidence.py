@@ -111,7 +111,7 @@ class Candidate:
             of the filter in a blend.
         seconds: how long it took to make and to try.
         chosen: whether it is the one that was returned.
-        sigma: noise level it is told, if it takes one.
+        sigma: noise level passed to it, if it takes one.
         margin: t L along its runs, if it was measured: below 1 it is a proximal map there.
     """
 

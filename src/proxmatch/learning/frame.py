@@ -37,7 +37,7 @@ def core(denoiser: ProximalDenoiser) -> ProximalDenoiser:
 
 
 def around(denoiser: ProximalDenoiser, network: ProximalDenoiser) -> ProximalDenoiser:
-    """The model with another network in the place of its own."""
+    """The model with another network in place of its own."""
     if isinstance(denoiser, Aligned):
         return Aligned(around(denoiser.inner, network), **denoiser.settings)
     return network

@@ -1,4 +1,4 @@
-"""What is kept from an adaptation, so that it can be said whether it helped.
+"""What is held out from an adaptation, to measure whether it helped.
 
 With three images or more, the last third of them, ten at most, whole. With fewer, the right quarter
 of each: a larger image is then trained on to the left of it; in one that is no larger than a

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from proxmatch._internal.bars import progress
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,32 +21,16 @@ def bar(
     Args:
         steps: of the whole run, if it is known.
         title: shown before the bar.
-        console: where; stderr by default, so that standard output stays for results.
+        console: where; standard error by default.
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn as Remaining,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        Remaining(),
-        TextColumn("loss {task.fields[loss]}"),
-    )
-    console = console or Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=steps, loss="...", rate="")
+    rate, last = "{task.fields[rate]}", "loss {task.fields[loss]}"
+    columns = ("{task.description}", "bar", "count", rate, "remaining", last)
+    with progress(*columns, console=console) as shown:
+        task = shown.add_task(title, total=steps, loss="...", rate="")
 
         def on_step(step: int, loss: float) -> None:
-            speed = progress.tasks[task].speed
+            speed = shown.tasks[task].speed
             rate = f"{speed:.1f} steps/s" if speed else ""
-            progress.update(task, completed=step, loss=f"{loss:.3g}", rate=rate)
+            shown.update(task, completed=step, loss=f"{loss:.3g}", rate=rate)
 
         yield on_step

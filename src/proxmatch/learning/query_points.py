@@ -2,7 +2,7 @@
 
 The bound on stationarity (Theorem 3.1) is about the mismatch at the query points z_k, not at images
 with Gaussian noise. So a part of every batch is z_k of simulated measurements of the training
-images, run by the denoiser as it is, and found anew now and then because it changes.
+images, computed with the current denoiser and refreshed now and then because it changes.
 """
 
 from __future__ import annotations

@@ -36,63 +36,6 @@ CURVES = {
 }
 
 
-class ShownRun:
-    """Of a :class:`~proxmatch.pnp.PnPResult`."""
-
-    images: Any
-    status: Any
-    iterations: Any
-    warm: Any
-    psnr: Any
-
-    def plot(
-        self,
-        number: int = 0,
-        *,
-        measured: Tensor | None = None,
-        truth: Tensor | None = None,
-        zoom: Box | bool = True,
-        figure: Figure | None = None,
-    ) -> Figure:
-        """Draw one image, beside what was measured and the truth where they are given.
-
-        Args:
-            number: of the image.
-            measured: measurements that are pictures, ``(B, C, h, w)``.
-            truth: the true images, ``(B, C, H, W)``.
-            zoom: the detail below: top, left and side in pixels; True for a busy one, or False.
-            figure: to draw into; a new one by default.
-        """
-        title = "reconstruction"
-        if self.psnr is not None:
-            title += f"\n{float(self.psnr[number, int(self.iterations[number])]):.2f} dB"
-        shown = {} if measured is None else {"measured": measured[number]}
-        shown[title] = self.images[number]
-        if truth is not None:
-            shown["truth"] = truth[number]
-        return plot_images(shown, zoom=zoom, figure=figure)
-
-    def plot_curves(self, *, figure: Figure | None = None) -> Figure:
-        """Draw what was recorded along the iterations."""
-        found = {
-            title: getattr(self, name)
-            for name, title in CURVES.items()
-            if getattr(self, name) is not None
-        }
-        return plot_curves(found, warm=self.warm, figure=figure)
-
-    def __repr__(self) -> str:
-        size = " x ".join(map(str, self.images.shape[1:]))
-        told = f"{len(self.images)} image(s) of {size}, {_ends(self.status)}"
-        if self.psnr is not None:
-            last = self.psnr.gather(1, self.iterations[:, None].to(self.psnr.device))
-            told += f", mean PSNR {float(last.mean()):.2f} dB"
-        return f"{type(self).__name__}({told})"
-
-    def _repr_html_(self) -> str:
-        return _gallery(list(self.images), repr(self))
-
-
 class ShownReconstruction:
     """Of a :class:`~proxmatch.reconstruction.Reconstruction`."""
 
@@ -118,16 +61,52 @@ class ShownReconstruction:
             figure: to draw into; a new one by default.
         """
         shown: dict[str, Tensor] = {} if measured is None else {"measured": measured[number]}
-        shown["reconstruction"] = self.images[number]
+        shown[self._title(number)] = self.images[number]
         if truth is not None:
             shown["truth"] = truth[number]
         return plot_images(shown, zoom=zoom, figure=figure)
+
+    def _title(self, number: int) -> str:
+        return "reconstruction"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.images)} image(s), {_ends(self.status)})"
 
     def _repr_html_(self) -> str:
         return _gallery(list(self.images), repr(self))
+
+
+class ShownRun(ShownReconstruction):
+    """Of a :class:`~proxmatch.pnp.PnPResult`."""
+
+    iterations: Any
+    warm: Any
+    psnr: Any
+
+    def plot_curves(self, *, figure: Figure | None = None) -> Figure:
+        """Draw what was recorded along the iterations."""
+        found = {
+            title: getattr(self, name)
+            for name, title in CURVES.items()
+            if getattr(self, name) is not None
+        }
+        return plot_curves(found, warm=self.warm, figure=figure)
+
+    def _title(self, number: int) -> str:
+        if self.psnr is None:
+            return "reconstruction"
+        return f"reconstruction\n{float(self._last_psnr()[number]):.2f} dB"
+
+    def _last_psnr(self) -> Tensor:
+        last: Tensor = self.psnr.gather(1, self.iterations[:, None].to(self.psnr.device))
+        return last
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.images.shape[1:]))
+        told = f"{len(self.images)} image(s) of {size}, {_ends(self.status)}"
+        if self.psnr is not None:
+            told += f", mean PSNR {float(self._last_psnr().mean()):.2f} dB"
+        return f"{type(self).__name__}({told})"
 
 
 class ShownTuned:

@@ -56,6 +56,7 @@ def plot_images(
     heights = (tall,) if box is None else (tall, wide)
     figure = figure or new_figure(wide * len(images), sum(heights) + 0.45)
     grid = figure.subplots(rows, len(images), squeeze=False, height_ratios=heights)
+    narrow = figure.bbox.width < 2 * figure.dpi * len(images)
     for axis in grid.flat:
         axis.axis("off")
     for column, (title, image) in enumerate(images.items()):
@@ -64,7 +65,7 @@ def plot_images(
         pixels = image.detach().cpu().float().clamp(0, 1).permute(1, 2, 0).numpy()
         look = {"cmap": "gray", "vmin": 0.0, "vmax": 1.0} if pixels.shape[2] == 1 else {}
         grid[0][column].imshow(pixels, **look)
-        grid[0][column].set_title(title, fontsize=10)
+        grid[0][column].set_title(title, fontsize=8 if narrow else 10)
         if box is None or image.shape[1:] != size:
             continue
         top, left, side = box

@@ -137,7 +137,7 @@ def checked_png(path: Path, shape: tuple[int, int] | None = None) -> bytes:
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
             if shape is not None and image.size != shape:
-                raise DataError(f"{path} has {image.size} pixels where {shape} are due")
+                raise DataError(f"{path} has {image.size} pixels, {shape} were expected")
             if image.width * image.height > PIXELS:
                 raise DataError(f"{path} has {image.size} pixels: too many for a page")
             image.verify()

@@ -18,7 +18,7 @@ ADAPTED = ("pm", "adapm", "auto", "aligned", "mse")
 OURS = "auto"  # shown in place of the paper's method where it is the best
 BASELINES = ("wiener", "tv")  # the plain methods that are shown beside the learned prior
 RIVALS = ("mse", "pm", "adapm")  # what the paper compares; told where there are no pictures
-SHOTS = 5  # the budget the story is told with, or the nearest to it
+SHOTS = 5  # the number of images in the story, or the nearest to it
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Narrative:
-    """What is told, and where it starts; the reader may choose another start.
+    """The story and its starting point; the reader can choose another one.
 
     Attributes:
         denoiser: family and source.
@@ -54,7 +54,7 @@ class Narrative:
         image: the one that is shown, if there are pictures.
         means: PSNR in dB by method: source, adapted, reference, wiener, tv, none; and ``alike``,
             the reference with the relaxation of the adapted denoiser, if that is a different one.
-        stages: the pictures, in the order in which they are told; or else the means, lowest first.
+        stages: the pictures, in the order of the story; or else the means, lowest first.
     """
 
     denoiser: Denoiser

@@ -30,7 +30,7 @@ from proxmatch.transforms.strength import LEVELS
 
 #: Validation images that a strength is chosen on, and that a Wiener filter is fitted to.
 CHOSEN_ON = 5
-#: The highest noise level that a published denoiser is told.
+#: The highest noise level that is passed to a published denoiser.
 HIGHEST = 0.25
 #: Six inverse problems: name in a table, name of the problem, options.
 PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -183,13 +183,13 @@ def _deployed(
 
 
 def fitting(models: tuple[str, ...] | list[str], channels: int) -> list[str]:
-    """Those of the models that take so many channels."""
+    """The models that take this number of channels."""
     return [m for m in models if int(prior_of(m).channels) == channels]
 
 
 @dataclass(frozen=True)
 class _AtLevel:
-    """A denoiser that is no proximal map, at a noise level."""
+    """A denoiser that is not a proximal map, at a noise level."""
 
     prior: Any
     level: float

@@ -32,7 +32,7 @@ PROBLEMS = ("deblurring", "super-resolution", "inpainting 70")
 #: Pictures that come with scikit-image; then folders of pictures, and how many of each.
 EMBEDDED = ("astronaut", "chelsea", "coffee")
 FOLDERS = {"kodak24": (5, 3), "satellite": (3, 3), "xray": (3, 1)}
-#: Pictures are cut to multiples of this, and to so many pixels a side.
+#: Pictures are cut to multiples of this, and to this many pixels a side.
 MULTIPLE, LARGEST = 8, 512
 #: Distances between the lines of a grid that are looked for.
 PERIODS = (2, 4, 8, 32)
