@@ -180,7 +180,7 @@ def imported(state: dict[str, Any], kind: Any, **settings: Any) -> ProximalDenoi
 
 def apart(a: Tensor, b: Tensor) -> str:
     """Relative distance."""
-    return f"{float((a - b).norm() / b.norm()):.0e}"
+    return f"{float((a - b).detach().norm() / b.detach().norm()):.0e}"
 
 
 def pictures(number: int, side: int) -> Tensor:

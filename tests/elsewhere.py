@@ -28,7 +28,7 @@ from proxmatch.denoisers import (
     ProximalDenoiser,
     jacobian_spectrum,
 )
-from proxmatch.denoisers.inverse import conjugate_gradient
+from proxmatch.denoisers.inverse import conjugate_gradient, quasi_newton
 from proxmatch.diagnosis import diagnose
 from proxmatch.learning import Optimizer, Penalty, TrainingSettings, adapt, run, stream
 from proxmatch.losses import Staged, contractivity_penalty, top_direction
@@ -286,6 +286,19 @@ def test_conjugate_gradients_wait_once_in_five_products(waits: Counter[str]) -> 
     assert waited(waits) <= len(products) // 5 + 1
     assert len(products) > 10
     torch.testing.assert_close(here(scale * found), here(b), rtol=1e-3, atol=1e-4)
+
+
+def test_a_quasi_newton_method_waits_once_in_five_evaluations(waits: Counter[str]) -> None:
+    u = images(channels=1)
+    scale = torch.linspace(0.01, 5, SIDE)
+    expected = quasi_newton(lambda z, places: scale * z, u, u, 1e-5, 100)
+    there, far = u.to(NAME), scale.to(NAME)
+    waits.clear()
+    found = quasi_newton(lambda z, places: far * z, there, there, 1e-5, 100)
+    evaluations = int(found.iterations.cpu().max())
+    assert waits["boolean indexing"] == 0
+    assert waited(waits) <= evaluations // 5 + 2  # one of them by this test
+    torch.testing.assert_close(here(found.z), expected.z, rtol=1e-3, atol=1e-3)
 
 
 def test_autocast_changes_nothing() -> None:

@@ -37,6 +37,8 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("adapt", LPN, "--images", "pictures", "--method", "align", "--steps", "2", *OUT), "--steps"),
     (("adapt", LPN, "--images", "pictures", "--method", "pm", "--budget", "2", *OUT), "--budget"),
     (("adapt", LPN, "--images", "pictures", "--budget", "-1", *OUT), "--budget"),
+    (("adapt", LPN, "--images", "pictures", "--method", "pm", "--engine", "ray", *OUT), "--engine"),
+    (("adapt", LPN, "--images", "pictures", "--budget", "9", "--engine", "ray", *OUT), "--engine"),
     (
         ("adapt", LPN, "--measurements", "one", *BLUR, "--method", "pm", *OUT),
         "needs clean --images",
