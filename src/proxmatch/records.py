@@ -234,7 +234,7 @@ class Pictures(_Part):
     degraded: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
-class View(_Part):
+class WholeView(_Part):
     """One way to look at a whole picture: measured, reconstructed or true."""
 
     key: str
@@ -243,27 +243,27 @@ class View(_Part):
     file: str
 
 
-class Scene(_Part):
+class WholePicture(_Part):
     """A whole picture; the detail is its top, left and side in pixels."""
 
     name: str = Field(pattern=r"^[\w-]+$")
     label: Text
     detail: tuple[int, int, int]
-    views: list[View] = Field(min_length=2)
+    views: list[WholeView] = Field(min_length=2)
 
 
-class Whole(_Part):
+class WholePictures(_Part):
     """``whole/index.json``: whole pictures in several ways, files relative to that folder."""
 
     says: list[Text] = Field(default_factory=list)
-    scenes: list[Scene] = Field(min_length=1)
+    scenes: list[WholePicture] = Field(min_length=1)
 
 
 #: The folder of whole pictures, and what it holds beside them.
 WHOLE, WHOLE_INDEX = "whole", "index.json"
 
 
-def write_whole(out: Path, whole: Whole, files: Mapping[str, bytes]) -> None:
+def write_whole(out: Path, whole: WholePictures, files: Mapping[str, bytes]) -> None:
     """Write whole pictures to their folder, in place of those that are there.
 
     Args:
