@@ -238,6 +238,7 @@ async function start() {
   if (!page.picture) return;
   const asked = wish();
   if (page.current?.state?.status === "done") page.before = page.current;
+  if (matchMedia("(max-width: 52rem)").matches) $("#stage").scrollIntoView(); // it is below the panel
   await follow("reconstruct", asked, { picture: nice(page.picture.name), problem: asked.problem, iterations: asked.iterations });
 }
 async function cancel() {
@@ -267,6 +268,7 @@ function show(mine, k) {
     for (const option of $$("option", select)) option.disabled = option.value !== "film" && !mine.pictures[option.value];
     if (select.selectedOptions[0]?.disabled) select.value = "film";
   }
+  $("#how").hidden = true;
   frame.hidden = false;
   frame.style.aspectRatio = `${facts.width} / ${facts.height}`;
   frame.style.width = `min(100%, 66vh * ${facts.width / facts.height}, ${Math.round(facts.width * 2.5)}px)`;
@@ -274,7 +276,7 @@ function show(mine, k) {
     const image = shown(mine, select.value, k);
     [canvas.width, canvas.height] = [facts.width, facts.height];
     if (image) canvas.getContext("2d").drawImage(image, 0, 0, facts.width, facts.height);
-    canvas.setAttribute("aria-label", `${select === sides.left ? "left" : "right"}: ${select.value}`);
+    canvas.setAttribute("aria-label", `${select === sides.left ? "left" : "right"}: ${select.selectedOptions[0].textContent}`);
   }
   $("#film").hidden = false;
   $("#iteration").max = mine.frames.length - 1;
