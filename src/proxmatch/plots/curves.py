@@ -104,7 +104,7 @@ def plot_ranges(
     axis = figure.subplots()
     places = list(range(len(low)))
     ends = [each.detach().cpu().double().tolist() for each in (low, high)]
-    axis.hlines(places, *ends, color=BLUE, lw=3)
+    axis.hlines(places, ends[0], ends[1], color=BLUE, lw=3)
     for values, off in zip(ends, residuals, strict=True):
         spread = off.detach().cpu().double().tolist()
         axis.errorbar(values, places, xerr=spread, fmt="o", color=BLUE, capsize=3)
