@@ -289,8 +289,9 @@ def test_a_long_run_is_cancelled_while_another_page_waits(browser: Any, address:
     done(second)
     assert second.evaluate("document.documentElement.scrollWidth") <= 400
     # on a phone the result is below the panel: the page went there
-    top = "() => document.querySelector('#stage').getBoundingClientRect().top"
-    assert abs(second.evaluate(top)) < 100
+    second.wait_for_function(
+        "() => Math.abs(document.querySelector('#stage').getBoundingClientRect().top) < 100"
+    )
     box = second.locator("#compare").bounding_box()
     assert box["width"] == pytest.approx(box["height"], rel=0.02)  # astronaut is square
     assert first.locator("#history tr").count() == 0

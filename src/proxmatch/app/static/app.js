@@ -156,10 +156,11 @@ function loaded(source) {
 }
 
 /** Start a job and follow it to its end. */
-async function follow(kind, body, about) {
+async function follow(kind, body, about, clicked = false) {
   fail("");
-  const mine = { kind, about, id: null, run: -1, frames: [], pictures: {}, state: null };
+  const mine = { kind, about, clicked, id: null, run: -1, frames: [], pictures: {}, state: null };
   busy(mine);
+  goToStage(mine);
   $("#status").textContent = "Waiting.";
   try {
     mine.id = (await post(`/api/${kind}`, body)).job;
@@ -200,6 +201,7 @@ async function fetchNew(mine, state) {
   const still = page.current === mine && Number($("#iteration").value) < from - 1;
   page.current = mine;
   show(mine, still ? Number($("#iteration").value) : mine.frames.length - 1);
+  if (from === 0) goToStage(mine); // now there is room for it at the top
 }
 
 function ended(mine) {
@@ -234,12 +236,16 @@ function showEvidence(mine) {
   $("#adapted-download").replaceChildren(node("a", { href: `/api/jobs/${page.id}/${id}/files/${encodeURIComponent(name)}`, download: name }, `Download ${facts.adapted.name}`), ", a folder for proxmatch reconstruct.");
 }
 
-async function start() {
+/** On a phone the result is below the panel; the slider is in it, and stays in sight. */
+function goToStage(mine) {
+  if (mine.clicked && matchMedia("(max-width: 52rem)").matches) $("#stage").scrollIntoView();
+}
+
+async function start(event) {
   if (!page.picture) return;
   const asked = wish();
   if (page.current?.state?.status === "done") page.before = page.current;
-  if (matchMedia("(max-width: 52rem)").matches) $("#stage").scrollIntoView(); // it is below the panel
-  await follow("reconstruct", asked, { picture: nice(page.picture.name), problem: asked.problem, iterations: asked.iterations });
+  await follow("reconstruct", asked, { picture: nice(page.picture.name), problem: asked.problem, iterations: asked.iterations }, event !== undefined);
 }
 async function cancel() {
   const job = page.busy;
