@@ -270,6 +270,13 @@ def write_whole(out: Path, whole: WholePictures, files: Mapping[str, bytes]) -> 
         out: folder of a demo or an experiment.
         whole: what there is.
         files: by name.
+
+    Example:
+        >>> views = [WholeView(key=k, label=k, file=f"{k}.png") for k in ("measured", "truth")]
+        >>> cat = WholePicture(name="cat", label="cat", detail=(0, 0, 8), views=views)
+        >>> write_whole(Path(), WholePictures(scenes=[cat]), {v.file: b"" for v in views})
+        >>> sorted(file.name for file in Path(WHOLE).iterdir())
+        ['index.json', 'measured.png', 'truth.png']
     """
     folder = out / WHOLE
     folder.mkdir(exist_ok=True)
