@@ -16,6 +16,7 @@ from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import denoising
+from proxmatch.transforms import strength
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,19 @@ def test_what_does_not_fit(images: Tensor) -> None:
         pm.diagnose(model, images[:, :1], denoising(32), sources=())
     with pytest.raises(InputError, match="must have the shape"):
         pm.diagnose(model, images, denoising(16), sources=())
+
+
+def test_what_is_compared_in_bfloat16_is_as_in_float32(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = pm.gaussian_deblurring(32, iterations=2)
+    found = []
+    for fast in (False, True):
+        monkeypatch.setattr(strength, "bfloat16_is_fast", lambda place, fast=fast: fast)
+        hand = {name: pm.load(name) for name in ("gs-histology", "gs-photographs")}
+        found.append(pm.diagnose("gs-histology", images[:1], problem, sources=hand))
+    exact, quick = found
+    assert [c.name for c in quick.standings] == [c.name for c in exact.standings]
+    assert quick.psnr != exact.psnr  # it was another precision
+    for one in ("psnr", "as_it_is", "loss"):
+        assert getattr(quick, one) == pytest.approx(getattr(exact, one), abs=0.02)

@@ -234,7 +234,7 @@ class Pictures(_Part):
     degraded: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
-class View(_Part):
+class WholeView(_Part):
     """One way to look at a whole picture: measured, reconstructed or true."""
 
     key: str
@@ -243,33 +243,40 @@ class View(_Part):
     file: str
 
 
-class Scene(_Part):
+class WholePicture(_Part):
     """A whole picture; the detail is its top, left and side in pixels."""
 
     name: str = Field(pattern=r"^[\w-]+$")
     label: Text
     detail: tuple[int, int, int]
-    views: list[View] = Field(min_length=2)
+    views: list[WholeView] = Field(min_length=2)
 
 
-class Whole(_Part):
+class WholePictures(_Part):
     """``whole/index.json``: whole pictures in several ways, files relative to that folder."""
 
     says: list[Text] = Field(default_factory=list)
-    scenes: list[Scene] = Field(min_length=1)
+    scenes: list[WholePicture] = Field(min_length=1)
 
 
 #: The folder of whole pictures, and what it holds beside them.
 WHOLE, WHOLE_INDEX = "whole", "index.json"
 
 
-def write_whole(out: Path, whole: Whole, files: Mapping[str, bytes]) -> None:
+def write_whole(out: Path, whole: WholePictures, files: Mapping[str, bytes]) -> None:
     """Write whole pictures to their folder, in place of those that are there.
 
     Args:
         out: folder of a demo or an experiment.
         whole: what there is.
         files: by name.
+
+    Example:
+        >>> views = [WholeView(key=k, label=k, file=f"{k}.png") for k in ("measured", "truth")]
+        >>> cat = WholePicture(name="cat", label="cat", detail=(0, 0, 8), views=views)
+        >>> write_whole(Path(), WholePictures(scenes=[cat]), {v.file: b"" for v in views})
+        >>> sorted(file.name for file in Path(WHOLE).iterdir())
+        ['index.json', 'measured.png', 'truth.png']
     """
     folder = out / WHOLE
     folder.mkdir(exist_ok=True)

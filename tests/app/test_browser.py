@@ -104,8 +104,10 @@ def test_there_is_no_control_that_is_not_tested(page: Any) -> None:
 
 
 def test_a_reconstruction_can_be_watched_and_done_again(page: Any, tmp_path: Path) -> None:
+    assert page.locator("#how").is_visible()
     page.click("#gallery [data-id=rocket]")
     run(page)
+    assert not page.locator("#how").is_visible()
     facts = page.inner_text("#facts")
     shown = float(re.search(r"PSNR\s+([\d.]+) dB", facts)[1])  # type: ignore[index]
     assert "gain over the start" in facts
@@ -286,6 +288,10 @@ def test_a_long_run_is_cancelled_while_another_page_waits(browser: Any, address:
     assert first.inner_text("#status") == "Cancelled."
     done(second)
     assert second.evaluate("document.documentElement.scrollWidth") <= 400
+    # on a phone the result is below the panel: the page went there
+    second.wait_for_function(
+        "() => Math.abs(document.querySelector('#stage').getBoundingClientRect().top) < 100"
+    )
     box = second.locator("#compare").bounding_box()
     assert box["width"] == pytest.approx(box["height"], rel=0.02)  # astronaut is square
     assert first.locator("#history tr").count() == 0

@@ -23,7 +23,7 @@ from proxmatch.experiments.cells import Cell
 from proxmatch.experiments.reproduction import reproduce
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.metrics import psnr
-from proxmatch.report.whole import read_whole
+from proxmatch.report.scenes import read_whole
 from tests.experiments import tiny
 from tests.ray_workers import working
 

@@ -12,9 +12,9 @@ from PIL import Image
 
 from proxmatch import cli
 from proxmatch.errors import DataError
-from proxmatch.records import Scene, View, write_whole
+from proxmatch.records import WholePicture, WholeView, write_whole
 from proxmatch.report import write_report
-from proxmatch.report.whole import ShownScene, ShownWhole, read_whole
+from proxmatch.report.scenes import ShownPicture, ShownPictures, read_whole
 from tests.report.fixture import write_folder, write_json
 from tests.report.html import Page
 
@@ -28,14 +28,18 @@ def png(width: int, height: int, seed: int) -> bytes:
     return file.getvalue()
 
 
-def scene(name: str, width: int, height: int) -> ShownScene:
+def scene(name: str, width: int, height: int) -> ShownPicture:
     views = [
-        View(key=key, label=f"{key} view", psnr=None if key in ("measured", "truth") else 30.0 + i,
-             file=f"{name}-{key}.png")
+        WholeView(
+            key=key,
+            label=f"{key} view",
+            psnr=None if key in ("measured", "truth") else 30.0 + i,
+            file=f"{name}-{key}.png",
+        )
         for i, key in enumerate(KEYS)
-    ]  # fmt: skip
-    about = Scene(name=name, label=name.replace("_", " "), detail=(4, 6, 10), views=views)
-    return ShownScene(about, tuple(png(width, height, i) for i in range(len(KEYS))))
+    ]
+    about = WholePicture(name=name, label=name.replace("_", " "), detail=(4, 6, 10), views=views)
+    return ShownPicture(about, tuple(png(width, height, i) for i in range(len(KEYS))))
 
 
 SAYS = ("First this.", "Then that.", "<b>Last</b>.")
@@ -43,13 +47,13 @@ SAYS = ("First this.", "Then that.", "<b>Last</b>.")
 
 def write_demo(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    shown = ShownWhole(SAYS, (scene("astronaut", 40, 40), scene("two_cats", 60, 32)))
+    shown = ShownPictures(SAYS, (scene("astronaut", 40, 40), scene("two_cats", 60, 32)))
     write_whole(folder, shown.about, shown.files)
     return folder
 
 
 def test_they_are_read_as_they_were_written(tmp_path: Path) -> None:
-    old = ShownWhole(("old",), (scene("gone", 8, 8),))
+    old = ShownPictures(("old",), (scene("gone", 8, 8),))
     write_whole(tmp_path, old.about, old.files)
     write_demo(tmp_path)
     found = read_whole(tmp_path)

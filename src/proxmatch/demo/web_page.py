@@ -14,11 +14,11 @@ from proxmatch.demo.sheet import detail
 from proxmatch.demo.story import Story
 from proxmatch.demo.words import called, count, listed
 from proxmatch.methods import INK
-from proxmatch.records import Scene, View
+from proxmatch.records import WholePicture, WholeView
 from proxmatch.report.album import uri
 from proxmatch.report.document import document
 from proxmatch.report.method_styles import Style
-from proxmatch.report.whole import ShownScene, ShownWhole
+from proxmatch.report.scenes import ShownPicture, ShownPictures
 
 STYLES = ("page.css", "parts.css", "whole.css", "demo.css")
 SCRIPTS = ("common.js", "whole.js", "chart.js", "demo.js")
@@ -33,17 +33,17 @@ LOOKS = {
 }
 
 
-def pictures(story: Story, says: Sequence[str]) -> ShownWhole:
+def pictures(story: Story, says: Sequence[str]) -> ShownPictures:
     """The whole pictures: measured, by every method, and true.
 
     Args:
         story: what happened.
         says: the same in sentences.
     """
-    return ShownWhole(tuple(says), tuple(_scene(story, i) for i in range(len(story.scenes))))
+    return ShownPictures(tuple(says), tuple(_scene(story, i) for i in range(len(story.scenes))))
 
 
-def page(story: Story, whole: ShownWhole, certificate: str, commands: str, python: str) -> bytes:
+def page(story: Story, whole: ShownPictures, certificate: str, commands: str, python: str) -> bytes:
     """The page.
 
     Args:
@@ -77,7 +77,7 @@ def page(story: Story, whole: ShownWhole, certificate: str, commands: str, pytho
     )
 
 
-def _scene(story: Story, number: int) -> ShownScene:
+def _scene(story: Story, number: int) -> ShownPicture:
     scene = story.scenes[number]
     shown: list[tuple[str, str, float | None, Tensor]] = [
         ("measured", "measured", None, scene.measured),
@@ -88,19 +88,19 @@ def _scene(story: Story, number: int) -> ShownScene:
         ("truth", "truth", None, scene.truth),
     ]
     name = scene.about.name
-    about = Scene(
+    about = WholePicture(
         name=name,
         label=called(name),
         detail=detail(scene.about, *scene.truth.shape[1:]),
         views=[
-            View(key=key, label=label, psnr=psnr, file=f"{name}-{key}.png")
+            WholeView(key=key, label=label, psnr=psnr, file=f"{name}-{key}.png")
             for key, label, psnr, _ in shown
         ],
     )
-    return ShownScene(about, tuple(encode_image(image) for *_, image in shown))
+    return ShownPicture(about, tuple(encode_image(image) for *_, image in shown))
 
 
-def _numbers(story: Story, whole: ShownWhole) -> dict[str, Any]:
+def _numbers(story: Story, whole: ShownPictures) -> dict[str, Any]:
     return {
         "methods": {key: asdict(style) for key, style in LOOKS.items()},
         "warm": story.warm,

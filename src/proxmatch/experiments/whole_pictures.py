@@ -9,7 +9,14 @@ from proxmatch.experiments.cells import Cell, Outcome, Store
 from proxmatch.experiments.strips import png
 from proxmatch.experiments.work import measured_whole
 from proxmatch.methods import METHODS, title
-from proxmatch.records import Label, Scene, View, Whole, plain_family, write_whole
+from proxmatch.records import (
+    Label,
+    WholePicture,
+    WholePictures,
+    WholeView,
+    plain_family,
+    write_whole,
+)
 
 #: Rows that are shown beside the adapted ones.
 ENDS = {"source": "source denoiser", "reference": "reference"}
@@ -49,7 +56,7 @@ def write(out: Path, cells: Sequence[Cell], store: Store, families: Sequence[str
         height, width = truth.shape[2:]
         side = min(height, width) // 3
         detail = (height // 12, (width - side) // 2, side)
-        scenes.append(Scene(name=name, label=name, detail=detail, views=views))
+        scenes.append(WholePicture(name=name, label=name, detail=detail, views=views))
     means = {label.method: _mean(outcome) for label, outcome in rows if label != best}
     known = [f"{ENDS[name]} {means[name]:.1f} dB" for name in ENDS if name in means]
     plain = [f"{METHODS[n].label} {means[n]:.1f} dB" for n in ("wiener", "tv") if n in means]
@@ -60,7 +67,7 @@ def write(out: Path, cells: Sequence[Cell], store: Store, families: Sequence[str
     ]
     if plain:
         says.append(f"Without a learned prior: {', '.join(plain)}.")
-    write_whole(out, Whole(says=says, scenes=scenes), files)
+    write_whole(out, WholePictures(says=says, scenes=scenes), files)
 
 
 def _mean(outcome: Outcome) -> float:
@@ -82,5 +89,5 @@ def _called(label: Label) -> str:
     return f"{name}, n = {label.n}" if label.n else name
 
 
-def _view(name: str, key: str, label: str, psnr: float | None) -> View:
-    return View(key=key, label=label, psnr=psnr, file=f"{name}-{key}.png")
+def _view(name: str, key: str, label: str, psnr: float | None) -> WholeView:
+    return WholeView(key=key, label=label, psnr=psnr, file=f"{name}-{key}.png")

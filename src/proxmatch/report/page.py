@@ -14,7 +14,7 @@ from proxmatch.report.digest import Digest, digest
 from proxmatch.report.document import document
 from proxmatch.report.folder import Folder, read_folder
 from proxmatch.report.narrative import tell
-from proxmatch.report.whole import ShownWhole, read_whole
+from proxmatch.report.scenes import ShownPictures, read_whole
 
 LIMIT = 15_000_000  # bytes of the page
 STYLES = ("page.css", "parts.css", "whole.css")
@@ -69,7 +69,9 @@ def write_report(folder: Path, out: Path | None = None, *, whole: Path | None = 
     return place
 
 
-def render(folder: Folder, limit: int, whole: ShownWhole | None = None) -> tuple[bytes, list[str]]:
+def render(
+    folder: Folder, limit: int, whole: ShownPictures | None = None
+) -> tuple[bytes, list[str]]:
     """The page of at most ``limit`` bytes, and what was done to the pictures to make it fit."""
     drawn, notes = figures(folder.path, folder.figures)
     said = digest(folder)
@@ -96,7 +98,7 @@ def _fill(
     drawn: Drawn,
     shown: Album | None,
     notes: list[str],
-    whole: ShownWhole | None,
+    whole: ShownPictures | None,
 ) -> bytes:
     story = tell(said, folder.pictures, shown, folder.cells)
     numbers = data(folder, said, story, shown)

@@ -156,10 +156,11 @@ function loaded(source) {
 }
 
 /** Start a job and follow it to its end. */
-async function follow(kind, body, about) {
+async function follow(kind, body, about, clicked = false) {
   fail("");
-  const mine = { kind, about, id: null, run: -1, frames: [], pictures: {}, state: null };
+  const mine = { kind, about, clicked, id: null, run: -1, frames: [], pictures: {}, state: null };
   busy(mine);
+  goToStage(mine);
   $("#status").textContent = "Waiting.";
   try {
     mine.id = (await post(`/api/${kind}`, body)).job;
@@ -200,6 +201,7 @@ async function fetchNew(mine, state) {
   const still = page.current === mine && Number($("#iteration").value) < from - 1;
   page.current = mine;
   show(mine, still ? Number($("#iteration").value) : mine.frames.length - 1);
+  if (from === 0) goToStage(mine); // now there is room for it at the top
 }
 
 function ended(mine) {
@@ -234,11 +236,16 @@ function showEvidence(mine) {
   $("#adapted-download").replaceChildren(node("a", { href: `/api/jobs/${page.id}/${id}/files/${encodeURIComponent(name)}`, download: name }, `Download ${facts.adapted.name}`), ", a folder for proxmatch reconstruct.");
 }
 
-async function start() {
+/** On a phone the result is below the panel; the slider is in it, and stays in sight. */
+function goToStage(mine) {
+  if (mine.clicked && matchMedia("(max-width: 52rem)").matches) $("#stage").scrollIntoView();
+}
+
+async function start(event) {
   if (!page.picture) return;
   const asked = wish();
   if (page.current?.state?.status === "done") page.before = page.current;
-  await follow("reconstruct", asked, { picture: nice(page.picture.name), problem: asked.problem, iterations: asked.iterations });
+  await follow("reconstruct", asked, { picture: nice(page.picture.name), problem: asked.problem, iterations: asked.iterations }, event !== undefined);
 }
 async function cancel() {
   const job = page.busy;
@@ -267,6 +274,7 @@ function show(mine, k) {
     for (const option of $$("option", select)) option.disabled = option.value !== "film" && !mine.pictures[option.value];
     if (select.selectedOptions[0]?.disabled) select.value = "film";
   }
+  $("#how").hidden = true;
   frame.hidden = false;
   frame.style.aspectRatio = `${facts.width} / ${facts.height}`;
   frame.style.width = `min(100%, 66vh * ${facts.width / facts.height}, ${Math.round(facts.width * 2.5)}px)`;
@@ -274,7 +282,7 @@ function show(mine, k) {
     const image = shown(mine, select.value, k);
     [canvas.width, canvas.height] = [facts.width, facts.height];
     if (image) canvas.getContext("2d").drawImage(image, 0, 0, facts.width, facts.height);
-    canvas.setAttribute("aria-label", `${select === sides.left ? "left" : "right"}: ${select.value}`);
+    canvas.setAttribute("aria-label", `${select === sides.left ? "left" : "right"}: ${select.selectedOptions[0].textContent}`);
   }
   $("#film").hidden = false;
   $("#iteration").max = mine.frames.length - 1;

@@ -14,13 +14,13 @@ from typing import Any
 from PIL import Image
 
 from proxmatch.errors import DataError
-from proxmatch.records import WHOLE, WHOLE_INDEX, Scene, View, Whole
+from proxmatch.records import WHOLE, WHOLE_INDEX, WholePicture, WholePictures, WholeView
 from proxmatch.report.album import checked_png, uri
 from proxmatch.report.folder import inside, read_json
 
 
 @dataclass(frozen=True)
-class ShownScene:
+class ShownPicture:
     """A picture and its views, with their PNG files.
 
     Attributes:
@@ -28,7 +28,7 @@ class ShownScene:
         files: of each view, in order.
     """
 
-    about: Scene
+    about: WholePicture
     files: tuple[bytes, ...]
 
     @property
@@ -38,14 +38,14 @@ class ShownScene:
             return image.size
 
     @property
-    def views(self) -> list[tuple[View, str]]:
+    def views(self) -> list[tuple[WholeView, str]]:
         """Each view with its data URI."""
         pairs = zip(self.about.views, self.files, strict=True)
         return [(view, uri(content)) for view, content in pairs]
 
 
 @dataclass(frozen=True)
-class ShownWhole:
+class ShownPictures:
     """The whole pictures of a page.
 
     Attributes:
@@ -54,7 +54,7 @@ class ShownWhole:
     """
 
     says: tuple[str, ...]
-    scenes: tuple[ShownScene, ...]
+    scenes: tuple[ShownPicture, ...]
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -66,9 +66,9 @@ class ShownWhole:
         }
 
     @property
-    def about(self) -> Whole:
+    def about(self) -> WholePictures:
         """What there is."""
-        return Whole(says=list(self.says), scenes=[scene.about for scene in self.scenes])
+        return WholePictures(says=list(self.says), scenes=[scene.about for scene in self.scenes])
 
     def numbers(self) -> dict[str, Any]:
         """What the script needs, by the name of the picture."""
@@ -82,14 +82,14 @@ class ShownWhole:
         }
 
 
-def read_whole(out: Path) -> ShownWhole | None:
+def read_whole(out: Path) -> ShownPictures | None:
     """The pictures of a folder; None if it has none.
 
     Raises:
         DataError: a file is missing or damaged, lies elsewhere, or has another size.
     """
     folder = out / WHOLE
-    found = read_json(inside(out, f"{WHOLE}/{WHOLE_INDEX}"), Whole)
+    found = read_json(inside(out, f"{WHOLE}/{WHOLE_INDEX}"), WholePictures)
     if found is None:
         return None
     scenes = []
@@ -101,6 +101,6 @@ def read_whole(out: Path) -> ShownWhole | None:
             if not path.is_file():
                 raise DataError(f"{path} is missing, though {WHOLE_INDEX} names it: make it again")
             files.append(checked_png(path, shape))
-            shape = shape or ShownScene(scene, tuple(files)).size
-        scenes.append(ShownScene(scene, tuple(files)))
-    return ShownWhole(tuple(found.says), tuple(scenes))
+            shape = shape or ShownPicture(scene, tuple(files)).size
+        scenes.append(ShownPicture(scene, tuple(files)))
+    return ShownPictures(tuple(found.says), tuple(scenes))
