@@ -552,8 +552,17 @@ def test_the_worst_verdict_is_the_one_that_is_spoken(
         "--problem", "super-resolution", "--set", "factor=2",
     )  # fmt: skip
     words = shlex.split("".join(done.out.partition("proxmatch adapt")[1:]))
-    expected = ["proxmatch", "adapt", "gs-faces", "--images", str(spaced), "--downscale", "2"]
-    expected += ["--problem", "super-resolution", "--set", "factor=2", "--out", "adapted"]
+    expected = ["proxmatch", "adapt", "gs-faces", "--from", "all", "--images", str(spaced)]
+    expected += [
+        "--downscale",
+        "2",
+        "--problem",
+        "super-resolution",
+        "--set",
+        "factor=2",
+        "--out",
+        "adapted",
+    ]
     assert words == expected
 
 
