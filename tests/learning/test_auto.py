@@ -15,6 +15,7 @@ from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
 from proxmatch.errors import AdaptationWarning, CheckpointError, InputError
 from proxmatch.learning import (
+    Levels,
     Optimizer,
     TrainingSettings,
     adapt,
@@ -215,6 +216,13 @@ def test_fine_tuning_is_in_bfloat16_where_that_is_fast(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: there, raising=False)
     assert gentle_settings(load("gs-faces"), 1).mixed is there.get("avx512_bf16", False)
     assert not gentle_settings(load("lpn-faces"), 1).mixed
+
+
+def test_a_denoiser_is_fine_tuned_at_the_levels_it_knows() -> None:
+    network = GradientStepConfig(network="scaled-unet", widths=(4, 8), levels=(0.02, 0.1))
+    noise = gentle_settings(GradientStep(network), 1).noise
+    assert isinstance(noise, Levels)
+    assert (noise.low, noise.high) == (0.02, 0.1)
 
 
 def test_alignment_alone(source: LPN) -> None:

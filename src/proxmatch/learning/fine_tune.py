@@ -249,7 +249,7 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
         defaults: dict[str, Any] = {
             "loss": "pm",
             "gamma": FromData(),
-            "noise": Levels(),
+            "noise": Levels.of(network.levels),
             "batch": 4,
             "optimizer": Optimizer(rate=5e-4, warmup=30, final=0.05, clip=1.0),
             "mixed": network.mixable and bfloat16_is_fast(next(network.parameters()).device),
