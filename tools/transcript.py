@@ -147,8 +147,7 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
 BEFORE = [
     "reconstruct lpn-photographs DATA/crops --problem denoising --iterations 1 --out OUT/sharp",
     "train lpn --images DATA/photographs --steps 2 --validation 0 --seed 3 --out OUT/trained",
-    "diagnose lpn-faces --images DATA/faces --number 1 --size 16 --problem denoising "
-    "--iterations 1 --from lpn-faces --out OUT/diagnosis",
+    "import DATA/official.pt --kind lpn-official --set sigma=0.05 --out OUT/imported",
 ]
 BLUR = "--problem deblurring --out OUT/new"
 #: Wrong uses: exit code 2.
@@ -199,7 +198,7 @@ WRONG = [
     "certify lpn-faces --images DATA/faces --out OUT/new",
     "certify lpn-faces --reference gs-faces --images DATA/faces --size 4 --out OUT/new",
     "report OUT/nothing",
-    "report OUT/diagnosis",
+    "report OUT/imported",
 ]
 
 

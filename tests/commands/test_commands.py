@@ -390,6 +390,10 @@ def test_an_interrupted_training_says_where_it_goes_on(
     done = proxmatch(*common)
     assert done.code == 0, done.err
     assert "resumed at step 1 of 3" in done.err
+    done = proxmatch(*common, "--seed", 5)
+    assert done.code == 2
+    assert "holds a run with other settings" in done.err
+    assert "resumed" not in done.err
 
 
 def test_train_goes_on_from_the_folder_of_a_model(
