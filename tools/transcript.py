@@ -4,9 +4,9 @@
 
 DATA holds ``celeba/``, ``brecahad/`` and ``cbsd68/``; RUN is what ``reproduce`` wrote, without
 which ``report`` is left out. A few small files are laid out in a folder, in which the commands
-of ``RIGHT`` and ``WRONG`` run one after the other. Writes README.md, and ends with exit code 1 if a
-command did not end as it should: right uses with the exit code beside them, wrong uses with 2, on
-one screen and without a traceback.
+of ``RIGHT`` and ``WRONG`` run one after the other. Writes README.md and a page for each chapter (or
+for those of ``--chapter``), and ends with exit code 1 if a command did not end as it should: right
+uses with the exit code beside them, wrong uses with 2, on one screen and without a traceback.
 
 With ``--tried`` it runs ``tools/tried.py`` instead, what new users tried and where they were stuck,
 and writes ``tried-again.md``. For that DATA holds ``xray/`` and ``weights/`` too.
@@ -44,6 +44,7 @@ SCREEN = 24  # lines
 KEPT = 24  # of an output; what is longer is cut in the middle
 
 FEW = "--images DATA/faces --number 4 --seed 1"
+BRIEF = "--problem deblurring --steps 20"
 #: Commands by chapter, each with the exit code it ends with.
 RIGHT: dict[str, list[tuple[str, int]]] = {
     "What there is": [
@@ -87,15 +88,15 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
         ),
     ],
     "Diagnose": [
-        ("diagnose lpn-histology --images DATA/faces --number 4", 1),
-        ("diagnose lpn-faces --images DATA/faces --number 4 --out OUT/diagnosis", 0),
+        ("diagnose lpn-histology --images DATA/faces --number 2", 1),
+        ("diagnose gs-faces --images DATA/faces --number 2 --out OUT/diagnosis", 0),
         (
             "diagnose gs-histology --reference gs-faces --images DATA/faces --number 2 "
             "--problem deblurring --iterations 10",
             1,
         ),
         (
-            "diagnose lpn-histology --images DATA/histology --downscale 2 --number 4 "
+            "diagnose gs-histology --images DATA/histology --downscale 2 --number 2 "
             "--problem deblurring --json",
             0,
         ),
@@ -103,9 +104,9 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
     "Adapt": [
         (f"adapt lpn-histology {FEW} --budget 60 --out OUT/auto", 0),
         (f"adapt lpn-histology {FEW} --method align --problem deblurring --out OUT/align", 0),
-        (f"adapt lpn-histology {FEW} --method pm --steps 60 --out OUT/pm", 0),
-        (f"adapt lpn-histology {FEW} --method mse --steps 60 --out OUT/mse", 0),
-        (f"adapt lpn-histology {FEW} --method l1 --steps 60 --out OUT/l1", 0),
+        (f"adapt lpn-histology {FEW} --method pm {BRIEF} --out OUT/pm", 0),
+        (f"adapt lpn-histology {FEW} --method mse {BRIEF} --out OUT/mse", 0),
+        (f"adapt lpn-histology {FEW} --method l1 {BRIEF} --out OUT/l1", 0),
         (
             "adapt gs-histology --images DATA/faces --number 1 --method adapm --steps 5 "
             "--problem deblurring --device cpu --threads 1 --out OUT/adapm",
@@ -142,6 +143,12 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
     ],
 }
 
+#: What some wrong uses need to be there.
+BEFORE = [
+    "reconstruct lpn-photographs DATA/crops --problem denoising --iterations 1 --out OUT/sharp",
+    "train lpn --images DATA/photographs --steps 2 --validation 0 --seed 3 --out OUT/trained",
+    "import DATA/official.pt --kind lpn-official --set sigma=0.05 --out OUT/imported",
+]
 BLUR = "--problem deblurring --out OUT/new"
 #: Wrong uses: exit code 2.
 WRONG = [
@@ -184,14 +191,14 @@ WRONG = [
     "reconstruct lpn-faces DATA/faces --problem deblurring --out DATA/text.png",
     "reconstruct lpn-faces DATA/faces --problem kernel-deblurring --set kernel=DATA/no.png "
     "--out OUT/new",
-    "diagnose lpn-faces --images DATA/faces --size 100",
+    "diagnose lpn-faces --images DATA/faces --size 400",
     "diagnose lpn-faces --images DATA/faces --reference lpn-face",
     "diagnose lpn-faces --images DATA/faces --problem sharpening",
     "diagnose lpn-faces",
     "certify lpn-faces --images DATA/faces --out OUT/new",
     "certify lpn-faces --reference gs-faces --images DATA/faces --size 4 --out OUT/new",
     "report OUT/nothing",
-    "report OUT/certificate",
+    "report OUT/imported",
 ]
 
 
@@ -229,6 +236,7 @@ def main() -> None:
     parser.add_argument("--experiment", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tried", action="store_true")
+    parser.add_argument("--chapter", default="", help="part of the title of those that are run")
     args = parser.parse_args()
     os.environ |= {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
     out, data = args.out.resolve(), args.data.resolve()
@@ -240,33 +248,58 @@ def main() -> None:
             Path("DATA/experiment").symlink_to(experiment)
         if args.tried:
             lay_out_more(data)
-        page = "".join(again(faults) if args.tried else chapters(faults))
+        if args.tried:
+            pages = {"tried-again.md": "".join(again(faults))}
+        else:
+            pages = dict(chapters(faults, args.chapter))
     out.mkdir(parents=True, exist_ok=True)
-    write_together(out, {"tried-again.md" if args.tried else "README.md": page.encode()})
+    write_together(out, {name: page.encode() for name, page in pages.items()})
     sys.stderr.write("".join(f"{fault}\n" for fault in faults))
     sys.exit(1 if faults else 0)
 
 
-def chapters(faults: list[str]) -> Iterator[str]:
-    """The page, piece by piece."""
+def chapters(faults: list[str], wanted: str = "") -> Iterator[tuple[str, str]]:
+    """The pages, one a chapter, and their contents."""
     number = sum(map(len, RIGHT.values()))
+    wrong = "Wrong uses"
+    contents = "\n".join(f"- [{title}]({file_of(title)})" for title in (*RIGHT, wrong))
     yield (
+        "README.md",
         "# Transcripts\n\n"
         f"`tools/transcript.py`: {number} right and {len(WRONG)} wrong uses of the command line on "
         "faces (CelebA), histology (BreCaHAD) and photographs (CBSD68), in a terminal of "
         "80 columns. DATA holds a few of these pictures, OUT is where commands write. Short "
-        "trainings and few images: they show the commands, not what the methods can do.\n"
+        "trainings and few images: they show the commands, not what the methods can do.\n\n"
+        f"{contents}\n- [What new users tried, tried again](tried-again.md)\n",
     )
     for title, commands in RIGHT.items():
-        yield f"\n## {title}\n\n"
-        for text, code in commands:
-            if "DATA/experiment" in text and not Path("DATA/experiment").exists():
-                continue
-            done = call(text)
-            if done.code != code or "Traceback" in done.printed:
-                faults.append(f"exit code {done.code}, not {code}: proxmatch {text}")
-            yield done.markdown()
-    yield "\n## Wrong uses\n\nExit code 2, and nothing is written.\n\n```console\n"
+        if wanted in title:
+            yield file_of(title), f"# {title}\n\n" + "".join(right_uses(commands, faults))
+    if wanted in wrong:
+        yield file_of(wrong), f"# {wrong}\n\n" + "".join(wrong_uses(faults))
+
+
+def file_of(title: str) -> str:
+    """The page of a chapter."""
+    return f"{title.lower().replace(',', '').replace(' ', '-')}.md"
+
+
+def right_uses(commands: list[tuple[str, int]], faults: list[str]) -> Iterator[str]:
+    """Commands and what they print."""
+    for text, code in commands:
+        if "DATA/experiment" in text and not Path("DATA/experiment").exists():
+            continue
+        done = call(text)
+        if done.code != code or "Traceback" in done.printed:
+            faults.append(f"exit code {done.code}, not {code}: proxmatch {text}")
+        yield done.markdown()
+
+
+def wrong_uses(faults: list[str]) -> Iterator[str]:
+    """Commands and what is wrong with them."""
+    for text in BEFORE:
+        call(text)
+    yield "Exit code 2, and nothing is written.\n\n```console\n"
     for text in WRONG:
         done = call(text)
         unfit = [w for w in ("Traceback", "This is a defect") if w in done.printed]
@@ -356,7 +389,9 @@ def lay_out(data: Path) -> None:
     faces = sorted((data / "celeba" / "img_align_celeba").glob("*.jpg"))[:6]
     photographs = sorted((data / "cbsd68").glob("*.png"))[:4]
     slides = sorted((data / "brecahad" / "images").glob("*.jpg"))[:2]
-    _copy(faces, here / "faces")
+    (here / "faces").mkdir()
+    for number, face in enumerate(faces, 1):
+        shutil.copy(face, here / "faces" / f"{number:06}.jpg")
     _copy(photographs, here / "photographs")
     _copy(slides, here / "histology")
     picture = Image.open(photographs[0])

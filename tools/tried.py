@@ -47,7 +47,9 @@ adapted = pm.adapt(pm.load("gs-histology"), few, problem, budget=60)
 print(adapted.evidence)
 print(adapted.table)
 y = problem.measure(pm.embedded("photographs").test[:1])
-print(pm.adapt(pm.load("gs-histology"), measurements=y, problem=problem).evidence)
+blind = pm.adapt(pm.load("gs-histology"), measurements=y, problem=problem)
+print(blind)
+print(blind.table)
 """,
         "candidate",
     ),
@@ -105,7 +107,8 @@ print([name for name, text in GUIDES.items() if "tomography" in text.lower()])
         "the problem builds, no model fits",
         """\
 problem = pm.make_problem("mri", 64, acceleration=4)
-complex_x = torch.cat([x * 0.8, x * 0.6], dim=1)
+slice_ = pm.read_image("DATA/photographs/crop.png", channels=1)[None, :, :, :64]
+complex_x = torch.cat([0.8 * slice_, 0.6 * slice_], dim=1)
 y = problem.measure(complex_x)
 color = pm.load("gs-photographs")
 try:
@@ -113,6 +116,7 @@ try:
 except pm.errors.InputError as error:
     print(error)
 found = pm.reconstruct(pm.transforms.Lifted(color, 2), y, problem)
+print(found)
 for images in (problem.initial(y), found.images):
     print(pm.metrics.psnr(images, complex_x))
 """,
@@ -144,7 +148,7 @@ pm.Problem.from_physics(physics, (1, 64, 64))
         "`diagnose`, `adapt`, `align`, the L end in AttributeError",
         """\
 photographs = pm.embedded("photographs").adaptation[:3, :, :32, :32].contiguous()
-blur = pm.make_problem("deblurring", 32, iterations=4)
+blur = pm.make_problem("deblurring", 32, iterations=10)
 dncnn = pm.denoisers.import_network("DATA/dncnn_color_blind.pth", "dncnn")
 print(pm.diagnose(dncnn, photographs, blur, sources=()).advice())
 print(pm.adapt(dncnn, photographs, blur, budget=20).table)
@@ -277,8 +281,9 @@ print(tuple(pm.read_image("OUT/face.png").shape), pm.load("lpn-faces").__repr__(
 problem = pm.gaussian_deblurring(64)
 domain = pm.ImageDomain("DATA/more-faces", 64, crop="center").tensor()
 few, others = domain[:5], domain[5:]
-source = pm.load("lpn-photographs")
+source = pm.load("lpn-histology")
 adapted = pm.adapt(source, few, problem, budget=60)
+source = pm.choose_strength(source, few, problem).denoiser  # at its best, as in the evidence
 y = problem.measure(others)
 before, after = (
     pm.metrics.psnr(pm.pnp_pgd(d, y, problem).images, others).mean()

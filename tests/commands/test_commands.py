@@ -390,6 +390,10 @@ def test_an_interrupted_training_says_where_it_goes_on(
     done = proxmatch(*common)
     assert done.code == 0, done.err
     assert "resumed at step 1 of 3" in done.err
+    done = proxmatch(*common, "--seed", 5)
+    assert done.code == 2
+    assert "holds a run with other settings" in done.err
+    assert "resumed" not in done.err
 
 
 def test_train_goes_on_from_the_folder_of_a_model(
@@ -552,8 +556,17 @@ def test_the_worst_verdict_is_the_one_that_is_spoken(
         "--problem", "super-resolution", "--set", "factor=2",
     )  # fmt: skip
     words = shlex.split("".join(done.out.partition("proxmatch adapt")[1:]))
-    expected = ["proxmatch", "adapt", "gs-faces", "--images", str(spaced), "--downscale", "2"]
-    expected += ["--problem", "super-resolution", "--set", "factor=2", "--out", "adapted"]
+    expected = ["proxmatch", "adapt", "gs-faces", "--from", "all", "--images", str(spaced)]
+    expected += [
+        "--downscale",
+        "2",
+        "--problem",
+        "super-resolution",
+        "--set",
+        "factor=2",
+        "--out",
+        "adapted",
+    ]
     assert words == expected
 
 

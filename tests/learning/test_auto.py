@@ -17,6 +17,7 @@ from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
 from proxmatch.errors import AdaptationWarning, CheckpointError, InputError
 from proxmatch.learning import (
+    Levels,
     Optimizer,
     TrainingSettings,
     adapt,
@@ -267,6 +268,13 @@ def test_matrices_go_further_where_there_are_several_images() -> None:
         1e-3,
     ]
     assert gentle_settings(lpn, 5).optimizer.matrices is None
+
+
+def test_a_denoiser_is_fine_tuned_at_the_levels_it_knows() -> None:
+    network = GradientStepConfig(network="scaled-unet", widths=(4, 8), levels=(0.02, 0.1))
+    noise = gentle_settings(GradientStep(network), 1).noise
+    assert isinstance(noise, Levels)
+    assert (noise.low, noise.high) == (0.02, 0.1)
 
 
 def test_alignment_alone(source: LPN) -> None:

@@ -101,7 +101,7 @@ def command(
         words = [
             "proxmatch",
             "adapt",
-            *([] if model is None else [model]),
+            *([] if model is None else [model, "--from", "all"]),
             "--images",
             str(images),
             *given,

@@ -110,8 +110,13 @@ def command(
     stop = _screen.interruptible(lambda: _go_on(out))
     with owned(out), stop, bar(settings.steps, f"training {name}") as on_step:
         before = state.read(out)
-        if before is not None and before.step < settings.steps:
-            _screen.say(f"resumed at step {before.step} of {settings.steps}")
+        news = [f"resumed at step {before.step} of {settings.steps}"] if before else []
+
+        def stepped(step: int, loss: float) -> None:
+            while news:  # not before it is known that the settings are the same
+                _screen.say(news.pop())
+            on_step(step, loss)
+
         result = train(
             preset if own is None else own,
             domain,
@@ -119,7 +124,7 @@ def command(
             settings=settings,
             validation=held_out,
             fabric=one_process(place),
-            on_step=on_step,
+            on_step=stepped,
         )
     record: dict[str, Any] = {
         "model": str(out / "model"),

@@ -197,7 +197,7 @@ def auto(
         [],
         evidence,
         table=table,
-        source=trials.nearest,
+        source=trials.origin(winner),
         nearness=trials.nearness,
         untried=tuple(trials.untried),
     )
@@ -561,6 +561,11 @@ class Trials:
             and all(tried.candidate.scores[p] >= s - LEEWAY for p, s in source.scores.items())
         ]
         return max(sound, key=score)
+
+    def origin(self, tried: Tried) -> str:
+        """Name of the source that a candidate was made from."""
+        whose = tried.candidate.name.partition(", ")[0]
+        return whose if whose in self.nearness else self.nearest
 
     def table(self, winner: Tried) -> tuple[Candidate, ...]:
         """What is reported of all candidates."""

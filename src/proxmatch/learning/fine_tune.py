@@ -250,7 +250,7 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
         defaults: dict[str, Any] = {
             "loss": "pm",
             "gamma": FromData(),
-            "noise": Levels(),
+            "noise": Levels.of(network.levels),
             "batch": 4,
             "optimizer": Optimizer(
                 rate=5e-4,

@@ -68,6 +68,11 @@ class Levels(_Settings):
     power: Positive = 1.5
     balance: float = Field(1.5, ge=0)
 
+    @classmethod
+    def of(cls, levels: tuple[float, float] | None) -> Levels:
+        """From the smallest to the largest level that a denoiser is for, if they are known."""
+        return cls() if levels is None else cls(low=levels[0], high=levels[1])
+
 
 class Penalty(_Settings):
     """The contractivity penalty of gradient-step denoisers.

@@ -171,9 +171,8 @@ def continued(denoiser: ProximalDenoiser, size: int) -> Preset:
             f"a {type(denoiser).__name__} is not trained; train a network of your own as "
             "GradientStep.of(network, smooth=True), and a transformed denoiser's core"
         )
-    low, high = denoiser.levels or (0.01, 0.2)
     several = denoiser.conditional or denoiser.levels is not None
-    noise: Any = Levels(low=low, high=high) if several else denoiser.sigma or SIGMA
+    noise: Any = Levels.of(denoiser.levels or (0.01, 0.2)) if several else denoiser.sigma or SIGMA
     settings = TrainingSettings(
         noise=noise, steps=SHORT, batch=4, optimizer=Optimizer(rate=1e-4, warmup=50, clip=1.0)
     )

@@ -36,6 +36,10 @@ CURVES = {
 }
 
 
+#: Of an adaptation without clean images, or one that kept none.
+NO_EVIDENCE = "no evidence: no clean image was held out"
+
+
 class ShownReconstruction:
     """Of a :class:`~proxmatch.reconstruction.Reconstruction`."""
 
@@ -162,12 +166,14 @@ class ShownAdaptation:
         told = [str(self.status)]
         if chosen is not None:
             told.append(f"chosen: {chosen}")
-        if self.evidence is not None:
-            told.append(str(self.evidence))
-        return f"{type(self).__name__}({', '.join(told)})"
+        return f"{type(self).__name__}({', '.join([*told, self._said])})"
+
+    @property
+    def _said(self) -> str:
+        return NO_EVIDENCE if self.evidence is None else str(self.evidence)
 
     def _repr_html_(self) -> str:
-        said = html_table(["", ""], [["evidence", str(self.evidence)]])
+        said = html_table(["", ""], [["evidence", self._said]])
         return said + (Rows(self.table)._repr_html_() if self.table else "")
 
 
