@@ -27,8 +27,6 @@ from proxmatch.learning.settings import PRESETS, Preset
 WEIGHTS = Path(__file__).parents[1] / "src" / "proxmatch" / "weights"
 #: Side of the pictures that the crops of a training are cut from, and of those of the card.
 SIZE = 128
-#: Held-out crops that a card is measured on.
-CARD = 16
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,14 @@ class Model:
         preset: the committed settings.
         stages: one after the other.
         start: the shipped model that the first stage starts from; None for random weights.
+        card: held-out crops that its card is measured on.
     """
 
     domain: str
     preset: str
     stages: tuple[Stage, ...]
     start: str | None = None
+    card: int = 16
 
 
 BSDS = Data(
@@ -120,7 +120,7 @@ DOMAINS = {
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
 #: About as many operations a pixel as FFDNet.
 LARGE: dict[str, Any] = {"blocks": (2, 2, 2), "widths": (80, 128, 192)}
-#: Planned, and not yet what ships: the ridges.
+#: Planned, and not yet what ships: ridge-photographs.
 MODELS = {
     "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
     "gs-photographs-large": Model(
@@ -141,8 +141,10 @@ MODELS = {
     "lpn-grey": Model("grey", "lpn-scaled", (Stage(2_500),)),
     "lpn-faces": Model("faces", "lpn-scaled", (Stage(1_500, gentle=0.5),), start="lpn-photographs"),
     "lpn-histology": Model("histology", "lpn-scaled", (Stage(2_500),)),
-    "ridge-photographs": Model("photographs", "ridge", (Stage(1_200, crop=48),)),
-    "ridge-grey": Model("grey", "ridge", (Stage(1_200, crop=48),)),
+    "ridge-photographs": Model(
+        "photographs", "ridge", (Stage(1_500, crop=48, mixed=True),), card=4
+    ),
+    "ridge-grey": Model("grey", "ridge", (Stage(1_500, crop=48, mixed=True),), card=4),
 }
 
 
@@ -179,8 +181,8 @@ def trained(name: str, data_folder: Path, runs: Path, *, last: bool = False) -> 
         ImageDomain(data_folder / folder, SIZE, split=split, channels=data.channels)  # type: ignore[arg-type]
         for folder, split in (data.train, data.validation)
     )
-    places = range(0, len(held_out), max(1, len(held_out) // CARD))
-    validation = held_out.tensor(places[:CARD])
+    places = range(0, len(held_out), max(1, len(held_out) // plan.card))
+    validation = held_out.tensor(places[: plan.card])
     begin = name if last else plan.start
     denoiser = None if begin is None else load(begin)
     first = len(plan.stages) - 1 if last else 0
