@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 #: How the name of a file ends that is being written, or whose writer was killed.
 UNFINISHED = ".unfinished"
@@ -35,6 +37,12 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
     finally:
         for temporary, _ in written:
             Path(temporary).unlink(missing_ok=True)
+
+
+def write_json(folder: Path, name: str, content: Any) -> None:
+    """Write JSON for people and machines; NaN is an error."""
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_together(folder, {name: text.encode()})
 
 
 def clear_unfinished(folder: Path, unless: str) -> None:

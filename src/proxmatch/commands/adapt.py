@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as text
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -190,7 +189,7 @@ def _run(
 
 
 def _record(sources: list[str], method: str, out: Path, result: AdaptationResult) -> dict[str, Any]:
-    from proxmatch._internal.files import write_together
+    from proxmatch._internal.files import write_json
 
     evidence = result.evidence
     record = {
@@ -208,5 +207,5 @@ def _record(sources: list[str], method: str, out: Path, result: AdaptationResult
         "untried": list(result.untried),
         "tried": [asdict(candidate) for candidate in result.table],
     }
-    write_together(out, {RECORD: (text.dumps(record, indent=1) + "\n").encode()})
+    write_json(out, RECORD, record)
     return record

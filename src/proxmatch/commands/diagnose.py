@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as text
 import shlex
 from contextlib import nullcontext
 from pathlib import Path
@@ -56,7 +55,7 @@ def command(
 
     Example: proxmatch diagnose gs-histology --images my-faces
     """
-    from proxmatch._internal.files import write_together
+    from proxmatch._internal.files import write_json
     from proxmatch._internal.locks import owned
     from proxmatch.diagnosis import Grade, diagnose
     from proxmatch.problems import make_problem
@@ -90,8 +89,7 @@ def command(
                 advance(1)
         record = {"model": found[0].name, "diagnoses": {d.problem: d.to_dict() for d in found}}
         if out is not None:
-            content = text.dumps(record, indent=1, allow_nan=False) + "\n"
-            write_together(out, {"diagnosis.json": content.encode()})
+            write_json(out, "diagnosis.json", record)
     worst = max(found, key=lambda d: list(Grade).index(d.verdict))
     texts = [f"{worst.problem}: {worst.advice()}"]
     if worst.verdict is not Grade.MATCHED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from proxmatch._internal.files import write_together
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.cells import Cell, Outcome, Store
 from proxmatch.experiments.collect import Line, csv_text
-from proxmatch.experiments.drawn import DPI
+from proxmatch.experiments.drawn import figure_files
 from proxmatch.problems import Problem
 from proxmatch.theory import certify
 from proxmatch.theory.figure import draw
@@ -34,12 +33,7 @@ def certificate(
         reference: D*.
     """
     found = certify(denoisers, measurements, problem, reference=reference)
-    figure = draw(found)
-    files = {}
-    for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None}})):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, **options)
-        files[f"certificate.{kind}"] = buffer.getvalue()
+    files = figure_files(draw(found), "certificate")
     told: dict[str, Any] = found.to_dict()
     lines: list[Line] = [
         {"denoiser": name, "image": image, "k": k, "curve": curve, "value": value}

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import torch
 
 from proxmatch._internal.cluster import EngineName, check_address
-from proxmatch._internal.files import UNFINISHED, clear_unfinished, write_together
+from proxmatch._internal.files import UNFINISHED, clear_unfinished, write_json, write_together
 from proxmatch._internal.locks import LOCK, owned
 from proxmatch.errors import InputError
 from proxmatch.experiments import engines, outputs
@@ -276,7 +276,7 @@ def _short(value: Any) -> str:
 
 def _keep(out: Path, run: dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    write_together(out, {RUN: (json.dumps(run, indent=1) + "\n").encode()})
+    write_json(out, RUN, run)
 
 
 def _minutes(out: Path) -> float:

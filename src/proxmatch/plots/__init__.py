@@ -3,7 +3,7 @@
 Matplotlib is imported when something is drawn.
 """
 
-from proxmatch.plots.canvas import encoded, new_figure
+from proxmatch.plots.canvas import encoded, new_figure, rendered
 from proxmatch.plots.curves import plot_curves, plot_scores, plot_trials
 from proxmatch.plots.side_by_side import plot_images
 from proxmatch.plots.text_tables import Rows, html_table, text_table
@@ -17,5 +17,6 @@ __all__ = [
     "plot_images",
     "plot_scores",
     "plot_trials",
+    "rendered",
     "text_table",
 ]
