@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -75,17 +75,8 @@ def command(
     with nullcontext() if out is None else owned(out):
         with stop, _screen.bar(len(solved), "diagnosing") as advance:
             for one in solved:
-                found.append(
-                    diagnose(
-                        named,
-                        crops,
-                        one,
-                        target,
-                        sources=hand,
-                        iterations=iterations,
-                        seed=seed,
-                    )
-                )
+                common: dict[str, Any] = {"sources": hand, "iterations": iterations, "seed": seed}
+                found.append(diagnose(named, crops, one, target, **common))
                 advance(1)
         record = {"model": found[0].name, "diagnoses": {d.problem: d.to_dict() for d in found}}
         if out is not None:
@@ -93,20 +84,11 @@ def command(
     worst = max(found, key=lambda d: list(Grade).index(d.verdict))
     texts = [f"{worst.problem}: {worst.advice()}"]
     if worst.verdict is not Grade.MATCHED:
-        given = ["--downscale", str(downscale)] if downscale > 1 else []
-        given += ["--problem", worst.problem] if problem else []
-        given += [part for option in options or [] for part in ("--set", option)]
-        words = [
-            "proxmatch",
-            "adapt",
-            *([] if model is None else [model]),
-            "--images",
-            str(images),
-            *given,
-            "--out",
-            "adapted",
-        ]
-        texts.append(f"    {shlex.join(words)}")
+        words = ["proxmatch", "adapt", *([model] if model else []), "--images", str(images)]
+        words += ["--downscale", str(downscale)] if downscale > 1 else []
+        words += ["--problem", worst.problem] if problem else []
+        words += [part for option in options or [] for part in ("--set", option)]
+        texts.append(f"    {shlex.join([*words, '--out', 'adapted'])}")
     _screen.show(record, json, *(d.table() for d in found), *texts)
     if worst.verdict is not Grade.MATCHED:
         raise typer.Exit(1)
