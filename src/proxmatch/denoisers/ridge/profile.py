@@ -73,7 +73,7 @@ class Profile:
 
     def split(self, filters: int) -> list[Profile]:
         """The psi of so many filters at a time."""
-        return [replace(self, scale=scale) for scale in self.scale.split(filters, 1)]
+        return [replace(self, scale=scale) for scale in torch.split(self.scale, filters, 1)]
 
     @property
     def _inner(self) -> Tensor:

@@ -26,7 +26,7 @@ from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.metrics import norm
 
 #: Responses of some filters at a time.
-Parts = Sequence[Tensor]
+Parts = list[Tensor]
 
 #: When the minimization stops: |u + grad R(u) - z| relative to max(|z|, 0.1 sqrt(n)).
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
@@ -90,7 +90,7 @@ def proximal(
     """
     fixed, tolerance = regularizer.detach(), (ROUGH if rough else TOLERANCE)[z.dtype]
     given, begin = z.detach(), z.detach() if start is None else start
-    rows = torch.arange(len(z), device=z.device).split(_at_once(z, len(fixed.kernel)))
+    rows = torch.split(torch.arange(len(z), device=z.device), _at_once(z, len(fixed.kernel)))
     u = torch.cat([minimize(fixed.rows(i), given[i], begin[i], tolerance) for i in rows])
     if not torch.is_grad_enabled():
         return u
@@ -176,7 +176,7 @@ def minimize(regularizer: Regularizer, z: Tensor, start: Tensor, tolerance: floa
     kernel, filters = regularizer.kernel, _at_once(z, len(z))
     psi = regularizer.profile.split(filters)
     u = start
-    y = analyze(u, kernel).split(filters, 1)
+    y = list(torch.split(analyze(u, kernel), filters, 1))
     slope, bend = _evaluated(psi, y)
     g = u - z + synthesize(torch.cat(slope, 1), kernel)
     d = -g
@@ -194,7 +194,7 @@ def minimize(regularizer: Regularizer, z: Tensor, start: Tensor, tolerance: floa
             u, g, d, z, live = u[left], g[left], d[left], z[left], live[left]
             y, bend = [part[left] for part in y], [part[left] for part in bend]
             psi = [one.rows(left) for one in psi]
-        step = analyze(d, kernel).split(filters, 1)
+        step = list(torch.split(analyze(d, kernel), filters, 1))
         t, y, slope, bend, change = _line_search(psi, y, bend, step, d, g, u - z)
         u = u + t * d
         old, g = g, u - z + synthesize(torch.cat(slope, 1), kernel)

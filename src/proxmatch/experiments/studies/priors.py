@@ -110,7 +110,7 @@ def prior_of(name: str) -> Any:
         return _bm3d()
     kind, colon, file = name.partition(":")
     if kind == "wcrr":
-        return import_checkpoint(file, kind)
+        return import_checkpoint(file, "wcrr")
     return import_network(file, kind) if colon else load(name)  # type: ignore[arg-type]
 
 
