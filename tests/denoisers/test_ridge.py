@@ -282,14 +282,11 @@ def test_large_images_are_handled_a_few_filters_at_a_time(monkeypatch: pytest.Mo
     assert torch.allclose(model(x).detach(), whole, atol=1e-11)
 
 
-def test_the_potential_and_the_inverse_need_no_second_minimization(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_potential_needs_no_second_minimization(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = ridge(), torch.rand(2, 2, 5, 6, dtype=torch.float64)
     u, expected = model(x).detach(), model.potential(x).detach()
-    monkeypatch.setattr("proxmatch.denoisers.ridge.proximal.MAX_ITERATIONS", 1)
+    monkeypatch.setattr("proxmatch.denoisers.ridge.proximal.minimize", None)
     assert torch.allclose(model.potential_at(x, u), expected, atol=1e-11)
-    assert bool(model.inverse(u).converged.all())
 
 
 def test_a_saved_one_comes_back(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Recipe
-from proxmatch.denoisers.inverse import Inverse, by_formula
+from proxmatch.denoisers.inverse import Inverse
 from proxmatch.denoisers.ridge.filters import composed, normalized
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.denoisers.ridge.proximal import Regularizer, derivative, proximal
@@ -217,20 +217,9 @@ class Ridge(ProximalDenoiser):
         """It is told the noise level."""
         return True
 
-    def _solve(
-        self,
-        u: Tensor,
-        sigma: float | Tensor | None,
-        start: Tensor,
-        tolerance: float,
-        max_iterations: int,
-    ) -> Inverse:
-        """D^{-1}(u) = u + grad R(u), verified by a minimization that starts at u."""
-        with torch.inference_mode(False), torch.no_grad():
-            u = u.detach().clone()
-            regularizer = self._at(self._levels(u, sigma))
-            z = u + regularizer.gradient(u)
-            return by_formula(z, proximal(regularizer, z, start=u), u, tolerance)
+    def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor:
+        """D^{-1}(u) = u + grad R(u)."""
+        return u + self._at(self._levels(u, sigma)).gradient(u)
 
     def _at(self, level: Tensor) -> Regularizer:
         """R_s at the levels of a batch."""

@@ -77,21 +77,17 @@ class Regularizer:
         return Regularizer(self.kernel.detach(), self.profile.each(Tensor.detach))
 
 
-def proximal(
-    regularizer: Regularizer, z: Tensor, *, start: Tensor | None = None, rough: bool = False
-) -> Tensor:
+def proximal(regularizer: Regularizer, z: Tensor, *, rough: bool = False) -> Tensor:
     """D(z), the shape of z, differentiable in z and in what the regularizer is made of.
 
     Args:
         regularizer: R.
         z: ``(B, C, H, W)``.
-        start: where the minimization starts; z by default.
         rough: stop earlier, for a training.
     """
     fixed, tolerance = regularizer.detach(), (ROUGH if rough else TOLERANCE)[z.dtype]
-    given, begin = z.detach(), z.detach() if start is None else start
     rows = torch.split(torch.arange(len(z), device=z.device), _at_once(z, len(fixed.kernel)))
-    u = torch.cat([minimize(fixed.rows(i), given[i], begin[i], tolerance) for i in rows])
+    u = torch.cat([minimize(fixed.rows(some), z.detach()[some], tolerance) for some in rows])
     if not torch.is_grad_enabled():
         return u
     out: Tensor = _Root.apply(z - u - regularizer.gradient(u), u, None, regularizer)
@@ -153,7 +149,7 @@ class _Root(torch.autograd.Function):
 
 
 @torch.no_grad()
-def minimize(regularizer: Regularizer, z: Tensor, start: Tensor, tolerance: float) -> Tensor:
+def minimize(regularizer: Regularizer, z: Tensor, tolerance: float) -> Tensor:
     """D(z) by nonlinear conjugate gradients (Hestenes and Stiefel), each image on its own.
 
     Along a direction d, W (u + t d) = W u + t W d: trying a step costs no convolution, so steps are
@@ -164,7 +160,6 @@ def minimize(regularizer: Regularizer, z: Tensor, start: Tensor, tolerance: floa
     Args:
         regularizer: R.
         z: ``(B, C, H, W)``.
-        start: where to start, the same shape.
         tolerance: on |u + grad R(u) - z| / max(|z|, 0.1 sqrt(n)). An image on which rounding allows
             no more keeps the best u found.
     """
@@ -175,7 +170,7 @@ def minimize(regularizer: Regularizer, z: Tensor, start: Tensor, tolerance: floa
     live = torch.arange(len(z), device=z.device)
     kernel, filters = regularizer.kernel, _at_once(z, len(z))
     psi = regularizer.profile.split(filters)
-    u = start
+    u = z
     y = list(torch.split(analyze(u, kernel), filters, 1))
     slope, bend = _evaluated(psi, y)
     g = u - z + synthesize(torch.cat(slope, 1), kernel)
