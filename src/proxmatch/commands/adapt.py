@@ -74,7 +74,7 @@ def command(
     if (images is None) == (measurements is None):
         raise InputError("give --images (clean ones) or --measurements, one of the two")
     if measurements is not None and problem is None:
-        raise InputError("--measurements needs --problem: of what are they measurements?")
+        raise InputError("--measurements needs --problem: name the problem that made them")
     if measurements is not None and downscale > 1:
         raise InputError("--downscale is for clean images; measurements are taken as they are")
     place = compute(device, threads)
@@ -136,7 +136,7 @@ def _tried(result: AdaptationResult) -> Any:
 
 
 def _check(method: str, images: Path | None, steps: int | None, budget: float | None) -> None:
-    """Options that are about some methods only."""
+    """Refuse options that do not apply to the method."""
     from proxmatch.errors import InputError
 
     way = chosen(method)

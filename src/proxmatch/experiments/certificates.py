@@ -24,7 +24,7 @@ def certificate(
     problem: Problem,
     reference: ProximalDenoiser,
 ) -> Outcome:
-    """Certify runs against the reference, in float64 where they are: JSON, figure and numbers.
+    """Certify runs against the reference, in float64 on their device: JSON, figure and numbers.
 
     Args:
         denoisers: by name.
@@ -48,7 +48,7 @@ def certificate(
 
 
 def write(out: Path, cells: Sequence[Cell], store: Store) -> list[dict[str, str]]:
-    """Put the figures that are there beside the others, and say what they show."""
+    """Write the finished figures beside the others, and describe them."""
     entries = []
     for cell in cells:
         if cell.key not in store:

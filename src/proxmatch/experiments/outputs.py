@@ -38,7 +38,7 @@ def write(
     finished: bool,
     parquet: bool = False,
 ) -> list[Table]:
-    """Write what the finished cells say; pictures and figures only once all are.
+    """Write the results of the finished cells; pictures and figures once all are finished.
 
     Args:
         out: folder of the experiment.

@@ -70,7 +70,7 @@ def reproduce(
     on_plan: Callable[[int, int], None] = lambda planned, missing: None,
     on_cell: OnCell = lambda cell, done, planned: None,
 ) -> Reproduction:
-    """Run the experiment, or what is missing of it.
+    """Run the experiment, or the part of it that is missing.
 
     Everything that can be wrong with the arguments is found before any long work. The cells of two
     calls with different families go to the same folder: a long experiment can be run in parts.
@@ -280,7 +280,7 @@ def _keep(out: Path, run: dict[str, Any]) -> None:
 
 
 def _minutes(out: Path) -> float:
-    """Minutes that earlier parts of a run took, as far as they were written down."""
+    """Minutes that earlier parts of a run took, as far as they were recorded."""
     file = out / "manifest.json"
     return float(json.loads(file.read_text("utf-8"))["minutes"]) if file.is_file() else 0.0
 

@@ -266,7 +266,7 @@ def _is_control(method: str, family: str) -> bool:
 
 
 def _on_shared(found: Sequence[ReconstructionScores]) -> list[ReconstructionScores]:
-    """The same with those images only that all of them have."""
+    """The same restricted to the images that all of them have."""
     if not found:
         return []
     shared = set(found[0].ids).intersection(*(r.ids for r in found))

@@ -30,7 +30,7 @@ CURVES = {
 
 
 class ShownReconstruction:
-    """Of a :class:`~proxmatch.reconstruction.Reconstruction`."""
+    """How a :class:`~proxmatch.reconstruction.Reconstruction` is shown."""
 
     images: Any
     status: Any
@@ -70,7 +70,7 @@ class ShownReconstruction:
 
 
 class ShownRun(ShownReconstruction):
-    """Of a :class:`~proxmatch.pnp.PnPResult`."""
+    """How a :class:`~proxmatch.pnp.PnPResult` is shown."""
 
     iterations: Any
     warm: Any
@@ -103,7 +103,7 @@ class ShownRun(ShownReconstruction):
 
 
 class ShownTuned:
-    """Of a :class:`~proxmatch.transforms.Tuned`."""
+    """How a :class:`~proxmatch.transforms.Tuned` is shown."""
 
     chosen: Any
     table: Any
@@ -134,7 +134,7 @@ class ShownTuned:
 
 
 class ShownAdaptation:
-    """Of an :class:`~proxmatch.learning.AdaptationResult`."""
+    """How an :class:`~proxmatch.learning.AdaptationResult` is shown."""
 
     denoiser: Any
     evidence: Any
@@ -166,7 +166,7 @@ class ShownAdaptation:
 
 
 class ShownDiagnosis:
-    """Of a :class:`~proxmatch.diagnosis.Diagnosis`."""
+    """How a :class:`~proxmatch.diagnosis.Diagnosis` is shown."""
 
     problem: Any
     images: Any
@@ -193,7 +193,7 @@ class ShownDiagnosis:
 
 
 class ShownCertificate:
-    """Of a :class:`~proxmatch.theory.Certificate`."""
+    """How a :class:`~proxmatch.theory.Certificate` is shown."""
 
     problem: Any
     runs: Any

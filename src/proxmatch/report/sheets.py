@@ -110,7 +110,7 @@ def measured_again(
     simulate: bool,
     seed: int,
 ) -> Before:
-    """The measurements: the files themselves, or simulated from them once more.
+    """The measurements: the files themselves, or simulated from them again.
 
     Args:
         sources: the picture of each result.
