@@ -1,8 +1,13 @@
-"""Print every ratio, beside the bound it is meant to keep."""
+"""Print every ratio, beside the bound it is meant to keep.
+
+python -m benchmarks [--parts lpn,memory,scaled,pnp,inverse,sizes,peers] [--threads 2]
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
+from collections.abc import Callable
 
 import torch
 from rich.console import Console
@@ -12,17 +17,16 @@ from benchmarks import lpn, peers, pnp, scaled, sizes, theory
 from benchmarks.race import race
 from proxmatch.problems import gaussian_deblurring, super_resolution
 
+console = Console(width=160)
 
-def main() -> None:
-    """Race, measure memory, print."""
-    torch.set_num_threads(2)
-    console = Console()
 
+def published_lpn() -> None:
+    """The published LPN against its bare convolutions, and against autograd."""
     times = race(lpn.runners())
     bare, last = times["bare"], times["bare, channels last"]
     table = Table(
         title=f"LPN, official topology, hidden {lpn.HIDDEN}, {lpn.SIDE} x {lpn.SIDE}, "
-        f"batch {lpn.BATCH}, 2 threads"
+        f"batch {lpn.BATCH}"
     )
     for column in ("", "ms", "x bare convolutions", "x bare, channels last", "bound"):
         table.add_column(column, justify="right" if column else "left")
@@ -43,16 +47,22 @@ def main() -> None:
         f"{times['ours, training'] / times['autograd, training']:.2f} x"
     )
 
-    memory = {
+
+def memory() -> None:
+    """Of a training step."""
+    found = {
         route: statistics.median(lpn.peak_memory(route) for _ in range(3))
         for route in ("ours", "autograd")
     }
     console.print(
-        f"peak memory of a training step: ours {memory['ours']:.0f} MB, autograd "
-        f"{memory['autograd']:.0f} MB: {memory['ours'] / memory['autograd']:.2f} x (bound 0.7)"
+        f"peak memory of a training step: ours {found['ours']:.0f} MB, autograd "
+        f"{found['autograd']:.0f} MB: {found['ours'] / found['autograd']:.2f} x (bound 0.7)"
     )
 
-    table = Table(title="Denoisers of all levels: one call, 2 threads")
+
+def all_levels() -> None:
+    """Denoisers of all levels: their bare convolutions, and compiled."""
+    table = Table(title="Denoisers of all levels: one call")
     for column in ("denoiser", "image", "ms", "x bare convolutions", "bound", "compiled, ms"):
         table.add_column(column)
     for model, bound in scaled.MODELS.items():
@@ -67,13 +77,15 @@ def main() -> None:
                 f"{1e3 * found['compiled']:.0f}" if "compiled" in found else "",
             )
     console.print(table)
-
     found = scaled.training("lpn-photographs")
     console.print(
         f"training step of lpn-photographs: {1e3 * found['ours']:.0f} ms, compiled "
         f"{1e3 * found['compiled']:.0f} ms"
     )
 
+
+def iterations() -> None:
+    """PnP-PGD against its own calls."""
     table = Table(title=f"PnP-PGD, 64 x 64, batch {pnp.BATCH}, {pnp.ITERATIONS} iterations")
     for column in ("problem", "denoiser", "recorded", "s", "x its own calls", "bound"):
         table.add_column(column)
@@ -89,9 +101,27 @@ def main() -> None:
     console.print("its own calls: those of the denoiser and of A^T A in the same run")
     console.print(table)
 
-    console.print(str(theory.inversion()))
-    console.print(sizes.table())
-    console.print(peers.table())
+
+PARTS: dict[str, Callable[[], None]] = {
+    "lpn": published_lpn,
+    "memory": memory,
+    "scaled": all_levels,
+    "pnp": iterations,
+    "inverse": lambda: console.print(str(theory.inversion())),
+    "sizes": lambda: console.print(sizes.table()),
+    "peers": lambda: console.print(peers.table()),
+}
+
+
+def main() -> None:
+    """Race, measure memory, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    for part in args.parts.split(","):
+        PARTS[part]()
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from tests.experiments import tiny
 from proxmatch._internal.files import UNFINISHED
 from proxmatch._internal.locks import LOCK
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
+from proxmatch.experiments.scales import Scale
 
 #: Files of an experiment that do not say when or how long.
 SAME = ("images.csv", "iterations.csv", "claims.json", "tables/*", "pictures/index.json")
@@ -72,6 +73,7 @@ class Count:
     Attributes:
         runs: times it was begun in a new folder.
         kills: processes that were killed.
+        starved: of them, by the kernel for want of memory.
         different: files that were not what they should be.
         left: locks, half-written and temporary files that were left.
         failed: starts that ended by themselves with an error.
@@ -79,6 +81,7 @@ class Count:
 
     runs: int = 0
     kills: int = 0
+    starved: int = 0
     different: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -142,7 +145,7 @@ def jobs(folder: Path, pictures: int = 12) -> dict[str, Job]:
     def reproduce(out: Path) -> int:
         from proxmatch.experiments.reproduction import reproduce
 
-        reproduce(tiny.SCALE, out, families=("lpn",), workers=1, models=of_tiny)
+        reproduce(_smaller(tiny.SCALE), out, families=("lpn",), workers=1, models=of_tiny)
         return 0
 
     def report(out: Path) -> int:
@@ -170,6 +173,21 @@ def jobs(folder: Path, pictures: int = 12) -> dict[str, Job]:
         Job("report", report, ("report.html",)),
     )
     return {job.name: job for job in found}
+
+
+def _smaller(scale: Scale) -> Scale:
+    """The source, the reference and one adaptation to one image, of LPNs: 25 cells."""
+    lpn = scale.families["lpn"]
+    rows = [row for row in lpn.rows if row.method in ("source", "reference")]
+    [adapted] = [row for row in lpn.rows if row.method == "mse"]
+    rows.append(adapted.model_copy(update={"sets": {1: 1}, "pictures": (1,)}))
+    return scale.model_copy(
+        update={
+            "families": {"lpn": lpn.model_copy(update={"rows": tuple(rows)})},
+            "baselines": scale.baselines[:1],
+            "budgets": (1,),
+        }
+    )
 
 
 def _pictures(folder: Path, number: int) -> None:
@@ -300,6 +318,7 @@ def disturbed(
         code = running.join(LONGEST)
         if code == -signal.SIGKILL:  # by the kernel, which had no memory left
             count.kills += 1
+            count.starved += 1
             killed += 1
             continue
         if code not in WRITTEN:

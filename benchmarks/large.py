@@ -1,11 +1,12 @@
 """A large picture through the command line: memory, and time per megapixel beside a small one.
 
-    python -m benchmarks.large [--side 4096] [--picture FILE]
+    python -m benchmarks.large [--side 4096] [--picture FILE] [--models NAMES] [--memory]
 
 Each reconstruction is a process of its own, as a user would start it; its peak memory and user CPU
 seconds come from the operating system. The seconds of a process with fewer iterations are taken
 off, so that what is compared is the cost of an iteration and not of importing PyTorch. Small and
-large take turns, so that what disturbs one disturbs the other.
+large take turns, so that what disturbs one disturbs the other. With ``--memory`` there is one
+iteration of the large picture, for its peak alone.
 """
 
 from __future__ import annotations
@@ -47,13 +48,24 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="to tile; embedded photographs by default")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--problem", default="deblurring")
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--memory", action="store_true", help="one iteration, for its peak alone")
     args = parser.parse_args()
+    models = args.models.split(",")
+    if args.memory:
+        with tempfile.TemporaryDirectory() as folder:
+            picture = _picture(Path(folder), args.side, args.picture)
+            for model in models:
+                cost = _run(model, args.problem, picture, 1)
+                print(f"{model}: {cost.memory:.2f} GiB, {cost.seconds:.0f} CPU s", flush=True)
+        print(f"bound: {MEMORY:.2f} GiB")
+        return
     table = Table(title=f"{args.problem}: {args.side} x {args.side} beside {SMALL} x {SMALL}")
     for column in ("model", "pixels", "s / (megapixel iteration)", "ratio", "peak GiB"):
         table.add_column(column, justify="right" if column != "model" else "left")
     with tempfile.TemporaryDirectory() as folder:
         pictures = {side: _picture(Path(folder), side, args.picture) for side in (SMALL, args.side)}
-        for model in MODELS:
+        for model in models:
             found = {side: Measured([], []) for side in pictures}
             for _ in range(args.rounds):
                 for side, picture in pictures.items():

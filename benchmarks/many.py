@@ -16,6 +16,7 @@ import argparse
 import filecmp
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -119,7 +120,10 @@ def by_one(keep: Path, files: int, iterations: int) -> None:
     began, marks = time.monotonic(), dict[int, float]()
     process = start(keep, "local", iterations)
     watched(process, keep / "local", 2 * files, marks)
-    print(f"local: exit {process.wait()}, {time.monotonic() - began:.0f} s, {done(keep / 'local')}")
+    code, seconds = process.wait(), time.monotonic() - began
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"local: exit {code}, {seconds:.0f} s, {done(keep / 'local')} files")
+    print(f"CPU seconds: {used.ru_utime + used.ru_stime:.0f}")
     print("memory of the driver, MB:", {n: round(m) for n, m in marks.items()})
 
 

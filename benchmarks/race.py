@@ -7,13 +7,17 @@ import time
 from collections.abc import Callable
 
 
-def race(runners: dict[str, Callable[[], object]], rounds: int = 15) -> dict[str, float]:
+def race(
+    runners: dict[str, Callable[[], object]],
+    rounds: int = 15,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Median seconds of each runner over ``rounds`` rounds, after two to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for round_ in range(rounds + 2):
         for name, run in runners.items():
-            started = time.perf_counter()
+            started = clock()
             run()
             if round_ >= 2:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append(clock() - started)
     return {name: statistics.median(times) for name, times in seconds.items()}

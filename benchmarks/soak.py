@@ -2,10 +2,10 @@
 
     python -m benchmarks.soak [--minutes 60] [--megabytes 500] [--cgroup FOLDER] [--seed 0]
 
-The jobs of :mod:`benchmarks.faults` (but Ray) follow each other at random, each killed and resumed
-up to five times. Beside them a balloon takes up to so many megabytes and gives them back, every
-second; with ``--cgroup``, an empty memory control group with a limit that you made, both live in
-it, and the kernel kills as well. One run in five has two writers: the same command is started
+The jobs of :mod:`benchmarks.faults` (but Ray) follow each other in random rounds, each killed and
+resumed up to five times. Beside them a balloon takes up to so many megabytes and gives them back,
+every second; with ``--cgroup``, an empty memory control group with a limit that you made, both live
+in it, and the kernel kills as well. One run in five has two writers: the same command is started
 twice in one folder, and one of them has to be refused or to find all of it done.
 """
 
@@ -18,6 +18,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -42,10 +43,12 @@ TWICE = 0.2
 
 
 def balloon(megabytes: int, seed: int, before: Callable[[], None]) -> None:
-    """Take memory and give it back, forever."""
+    """Take memory and give it back, forever; half of the time the kernel is to kill others."""
     before()
     chance = random.Random(seed)  # noqa: S311
     while True:
+        with suppress(OSError):  # not everybody may ask for that
+            Path("/proc/self/oom_score_adj").write_text(chance.choice(("0", "-1000")))
         held = bytearray(chance.randrange(1, megabytes) << 20)
         held[::4096] = b"x" * len(held[::4096])  # touched, or it would not count
         time.sleep(chance.random())
@@ -74,6 +77,7 @@ def twice(
             refused += 1
         elif code is not None and code < 0:  # by the kernel
             count.kills += 1
+            count.starved += 1
         elif code not in WRITTEN:
             count.failed.append(f"{job.name}, twice: {code}: {running.log.read_text()[-300:]}")
     disturbed(job, out, expected, 0, random.Random(0), count, most=0, before=before)  # noqa: S311
@@ -96,21 +100,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name)
         (folder / "runs").mkdir()
-        known = jobs(folder)
+        known = jobs(folder, pictures=6)
         expected = {name: undisturbed(known[name], folder) for name in NAMES}
         temporary = folder / "temporary"
         temporary.mkdir()
         tempfile.tempdir = str(temporary)
         context = multiprocessing.get_context("fork")
         pressure = None
-        began, told = time.monotonic(), 0.0
+        began, told, waiting = time.monotonic(), 0.0, list[str]()
         while time.monotonic() - began < 60 * args.minutes:
             if pressure is None or not pressure.is_alive():  # the kernel prefers large ones
                 given = (args.megabytes, chance.randrange(1 << 30), before)
                 pressure = context.Process(target=balloon, args=given, daemon=True)
                 pressure.start()
                 balloons += 1
-            job = known[chance.choice(NAMES)]
+            waiting = waiting or chance.sample(NAMES, len(NAMES))
+            job = known[waiting.pop()]
             count = counts[job.name]
             out = folder / "runs" / f"{job.name}-{count.runs}"
             files, seconds = expected[job.name]
@@ -128,11 +133,11 @@ def main() -> None:
         tempfile.tempdir = None
         left = [str(file) for file in temporary.iterdir()] + leftovers(folder)
     table = Table(title=f"{minutes:.0f} minutes of mixed commands, killed and resumed")
-    for column in ("command", "runs", "kills", "files that differ", "left behind", "failed"):
+    for column in ("command", "runs", "kills", "starved", "different", "left behind", "failed"):
         table.add_column(column, justify="right" if column != "command" else "left")
     for name, count in counts.items():
         numbers = (len(found) for found in (count.different, count.left, count.failed))
-        table.add_row(name, *map(str, (count.runs, count.kills, *numbers)))
+        table.add_row(name, *map(str, (count.runs, count.kills, count.starved, *numbers)))
     console = Console()
     console.print(table)
     console.print(

@@ -94,6 +94,8 @@ def test_metrics_refuse_what_they_cannot_compare(metric, pair):
         metric(x[0], truth[0])
     with pytest.raises(InputError, match="floating point"):
         metric((x * 255).to(torch.uint8), truth)
+    with pytest.raises(InputError, match="divide 8-bit images by 255"):
+        metric(255 * x, 255 * truth)
 
 
 def test_ssim_needs_a_window(pair):

@@ -18,15 +18,20 @@ from proxmatch.cli import app
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+HOME = (ROOT / "docs" / "index.rst").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_tables_are_those_of_the_results() -> None:
     assert with_tables(TEXT) == TEXT
+    assert TEXT.count("<!-- end of ") == 2
+    assert with_tables(HOME, markdown=False) == HOME
+    assert HOME.count(".. end of ") == 1
 
 
-def test_it_is_short() -> None:
+def test_both_are_short() -> None:
     assert len(TEXT.splitlines()) <= 120
+    assert len(HOME.splitlines()) <= 120
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", TEXT))))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import deepinv as dinv
@@ -13,6 +14,7 @@ from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import gaussian_deblurring, make_problem
+from proxmatch.reconstruction.any_size import placed
 from tests.denoisers.zoo import _contractive
 
 STEPS = 4
@@ -157,3 +159,20 @@ def test_any_denoiser_reconstructs() -> None:
     with torch.no_grad():
         expected = pnp_pgd(network, y, problem, iterations=2, sigma=0.1)
     torch.testing.assert_close(found.images[0], expected.images[0])
+
+
+def test_a_problem_goes_to_the_very_device_of_the_denoiser() -> None:
+    """Two GPUs are of one type."""
+    moves: list[torch.device] = []
+
+    class There:
+        device, dtype = "cuda:0", torch.float32
+
+        def to(self, place: torch.device) -> There:
+            moves.append(place)
+            return self
+
+    for index, expected in ((0, []), (1, [torch.device("cuda", 1)])):
+        like = SimpleNamespace(device=torch.device("cuda", index), dtype=torch.float32)
+        placed(There(), like)  # type: ignore[arg-type]
+        assert moves == expected

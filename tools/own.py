@@ -5,7 +5,7 @@
 DATA holds ``weights/`` (``ffdnet_color.pth`` and ``dncnn_color_blind.pth`` of KAIR),
 ``bsds/train``, ``cbsd68`` and ``celeba/``. For each network of :data:`NETWORKS` the lines of a user
 are run as they stand: import it, train it shortly as a gradient step on photographs, diagnose it on
-faces, adapt it to four of them, choose its strength, reconstruct two others and certify the run.
+faces, adapt it to four of them, reconstruct two others and certify the run.
 Then denoising is measured on photographs before and after the training, and the L(s) that says at
 which (s, t) it is a proximal map. Writes a JSON file for each network, and README.md with the
 lines and what they print, of all that are there.
@@ -23,6 +23,7 @@ import tempfile
 import time
 import warnings
 from copy import deepcopy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ NETWORKS = {
     ),
     "DnCNN": (
         'own = pm.denoisers.import_checkpoint("DATA/weights/dncnn_color_blind.pth", "dncnn")\n',
-        'trained = pm.train(own, photographs, "OUT", steps=25).denoiser\n',
+        'trained = pm.train(own, photographs, "OUT", steps=60).denoiser\n',
     ),
     "deepinv's DRUNet, random weights": (
         "network = dinv.models.DRUNet(nc=(16, 32, 64, 64), nb=1, pretrained=None)\n"
@@ -90,16 +91,15 @@ NETWORKS = {
 }
 #: After that, for all of them.
 USE = """\
-print(pm.diagnose(trained, faces[:2], problem, sources=()))
-adapted = pm.adapt(trained, faces, problem, method="mse", steps=10)
+print(pm.diagnose(trained, faces, problem, sources=()).advice())
+adapted = pm.adapt(trained, faces, problem, steps=20)
+print(adapted.table)
 print(adapted.evidence)
-strong = pm.choose_strength(adapted.denoiser, faces[:2], problem)
-print(strong)
-found = pm.reconstruct(strong.denoiser, y, problem)
+found = pm.reconstruct(adapted.denoiser, y, problem)
 print(found)
+runs = {"trained": trained, "adapted": adapted.denoiser}
 certificate = pm.certify(
-    {"trained": trained, "adapted": strong.denoiser}, y[:1], problem,
-    reference=strong.denoiser, iterations=3, local=(),
+    runs, y[:1], problem, reference=adapted.denoiser, iterations=3, local=()
 )
 print(certificate)
 """
@@ -209,8 +209,7 @@ def measured(before: ProximalDenoiser, space: dict[str, Any], test: Tensor) -> d
         "start": psnr(space["problem"].initial(space["y"]), x).tolist(),
         "reconstructed": psnr(torch.stack(run.images), x).tolist(),
         "status": [str(s) for s in run.status],
-        "strength": space["strong"].to_json(),
-        "evidence": str(space["adapted"].evidence),
+        "candidates": [asdict(candidate) for candidate in space["adapted"].table],
         "certified": {name: r.share for name, r in space["certificate"].runs.items()},
     }
 
@@ -244,26 +243,22 @@ def heading(found: dict[str, Any]) -> str:
             cells = " | ".join(f"{v:.2f}: t < {min(1.0, 1 / v):.2f}" for v in figures[row])
             lines.append(f"| {name} | {ROWS[row]} | {cells} |")
     lines += [
-        "\nDeblurring of two faces (40 x 40, 10 steps) with the network that was trained, adapted "
-        "to four other faces and given its strength; and the share of the inequalities that hold "
-        "along three steps, with this denoiser as the reference.\n",
-        "| | strength chosen | t L along the run | start | reconstructed | status | certified |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "\nDeblurring of two faces (40 x 40, 10 steps) with the network that was trained and "
+        "adapted to four other faces. Its own strength: the one that is best for it on the four, "
+        "with t L along its run. The share of the inequalities that hold along three steps is with "
+        "the adapted denoiser as the reference.\n",
+        "| | its own strength | t L | adapt chose | start | reconstructed | status | certified |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, figures in found.items():
-        strength = figures["strength"]
-        level = "" if strength["sigma"] is None else f"s {strength['sigma']:.3g}, "
-        margin = (
-            f"{strength['margin']:.2f}"
-            if strength["margin"] is not None
-            else (f"{strength['strength'] * max(figures['L trained']):.2f} at the noisy crops")
-        )
+        own = next(c for c in figures["candidates"] if c["name"] == "relaxed")
+        chosen = next(c["name"] for c in figures["candidates"] if c["chosen"])
+        level = "" if own["sigma"] is None else f"s {own['sigma']:.3g}, "
         start, end = (sum(figures[k]) / 2 for k in ("start", "reconstructed"))
         shares = ", ".join(f"{k} {v:.1%}" for k, v in figures["certified"].items())
         lines.append(
-            f"| {name} | {level}t {strength['strength']:.2g} | "
-            f"{margin} | {start:.2f} | {end:.2f} | "
-            f"{', '.join(sorted(set(figures['status'])))} | {shares} |"
+            f"| {name} | {level}t {own['strength']:.2g} | {own['margin']:.2f} | {chosen} | "
+            f"{start:.2f} | {end:.2f} | {', '.join(sorted(set(figures['status'])))} | {shares} |"
         )
     return "\n".join(lines) + f"\n\nFirst, for all of them:\n\n```python\n{SHARED}```\n"
 

@@ -1,21 +1,23 @@
-"""The picture and the tables of README.md, from embedded pictures and committed results.
+"""The picture and the tables of README.md and docs/index.rst, from pictures and committed results.
 
     python tools/readme.py picture   # writes docs/readme.jpg: two minutes on one core
-    python tools/readme.py tables    # writes the tables of README.md from results
+    python tools/readme.py tables    # writes the tables of both pages from results
 
-The test of README compares the tables with the results.
+A test compares the tables with the results.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-README, PICTURE = ROOT / "README.md", ROOT / "docs" / "readme.jpg"
+README, HOME = ROOT / "README.md", ROOT / "docs" / "index.rst"
+PICTURE = ROOT / "docs" / "readme.jpg"
 PRIORS = ROOT / "results" / "priors" / "reconstruction" / "cells"
 ADAPTATION = ROOT / "results" / "adaptation" / "cells"
 #: Rows of the table of priors, and what they are called.
@@ -36,7 +38,26 @@ def _cells(folder: Path) -> list[dict[str, Any]]:
     return [{**cell["settings"], **cell} for cell in found]
 
 
-def priors() -> str:
+@dataclass(frozen=True)
+class Table:
+    """What stands between two marks."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """For README.md."""
+        rule = ("---",) * len(self.head)
+        return "".join(f"| {' | '.join(row)} |\n" for row in (self.head, rule, *self.rows))
+
+    def rst(self) -> str:
+        """For docs/index.rst."""
+        lines = [", ".join(row) for row in self.rows]
+        head = f".. csv-table::\n   :header: {', '.join(self.head)}\n\n"
+        return head + "".join(f"   {line}\n" for line in lines) + "\n"
+
+
+def priors() -> Table:
     """Mean PSNR in dB of the test faces, the best of a column in bold."""
     found: dict[tuple[str, str], float] = {}
     for cell in _cells(PRIORS):
@@ -48,40 +69,41 @@ def priors() -> str:
         value = f"{found[row, problem]:.2f}"
         return f"**{value}**" if found[row, problem] == best[problem] else value
 
-    lines = ["| PSNR in dB | deblurring | super-resolution x 4 |", "| --- | --- | --- |"]
-    for row, name in ROWS.items():
-        lines.append(f"| {name} | {' | '.join(text(row, p) for p in PROBLEMS)} |")
-    return "\n".join(lines) + "\n"
+    rows = tuple((name, *(text(row, p) for p in PROBLEMS)) for row, name in ROWS.items())
+    return Table(("PSNR in dB", "deblurring", "super-resolution x 4"), rows)
 
 
-def adaptation() -> str:
+def adaptation() -> Table:
     """Mean PSNR in dB over the problems of each shift, adapted to five images."""
     shifts: dict[str, list[dict[str, Any]]] = {}
     for cell in _cells(ADAPTATION):
         if cell.get("n") == FEW and cell.get("source", "all") != "all":
             shifts.setdefault(f"`{cell['source']}` to {cell['target']}", []).append(cell)
-    header = ["five images", "before", "adapted", "Wiener filter", "total variation"]
-    lines = [f"| {' | '.join(header)} |", "| --- " * len(header) + "|"]
+    rows = []
     for name, cells in sorted(shifts.items()):
         columns = []
         for key in ("", "chosen", "Wiener", "total variation"):
-            rows = [cell.get(key, key) or next(iter(cell["psnr"])) for cell in cells]
-            columns.append(mean(mean(c["psnr"][r]) for c, r in zip(cells, rows, strict=True)))
+            keys = [cell.get(key, key) or next(iter(cell["psnr"])) for cell in cells]
+            columns.append(mean(mean(c["psnr"][k]) for c, k in zip(cells, keys, strict=True)))
         shown = [f"**{v:.2f}**" if v == max(columns) else f"{v:.2f}" for v in columns]
-        lines.append(f"| {name} | {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n"
+        rows.append((name, *shown))
+    head = ("five images", "before", "adapted", "Wiener filter", "total variation")
+    return Table(head, tuple(rows))
 
 
 #: What makes each table, by the name in its marks.
 TABLES = {"priors": priors, "adaptation": adaptation}
 
 
-def with_tables(text: str) -> str:
-    """A text with each table between its two marks."""
+def with_tables(text: str, markdown: bool = True) -> str:
+    """A page with each table between its two marks, which are comments."""
+    left, right = ("<!-- ", " -->\n") if markdown else (".. ", "\n\n")
     for name, make in TABLES.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-        before, rest = text.split(begin)
-        text = before + begin + make() + end + rest.split(end)[1]
+        begin, end = f"{left}{name}{right}", f"{left}end of {name}{right}"
+        if begin in text:
+            before, rest = text.split(begin)
+            table = make().markdown() if markdown else make().rst()
+            text = before + begin + table + end + rest.split(end)[1]
     return text
 
 
@@ -126,7 +148,9 @@ def main() -> None:
     if parser.parse_args().what == "picture":
         picture()
     else:
-        README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
+        for page, markdown in ((README, True), (HOME, False)):
+            text = with_tables(page.read_text(encoding="utf-8"), markdown)
+            page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -61,8 +60,6 @@ class Stage:
         mixed: whether convolutions are in bfloat16.
         blocks: residual blocks at each scale; the preset's if None. Further ones than the stage
             before had begin as the identity.
-        widths: channels at each scale; the preset's if None. Further ones are read by none of the
-            stage before at first.
     """
 
     steps: int
@@ -72,7 +69,6 @@ class Stage:
     seed: int = 0
     mixed: bool = False
     blocks: tuple[int, ...] | None = None
-    widths: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,17 +114,9 @@ DOMAINS = {
 }
 #: A long second stage: larger crops, half the rates.
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
-#: About as many operations a pixel as FFDNet.
-LARGE: dict[str, Any] = {"blocks": (2, 2, 2), "widths": (80, 128, 192)}
 #: Planned, and not yet what ships: ridge-photographs.
 MODELS = {
     "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
-    "gs-photographs-large": Model(
-        "photographs",
-        "gs-scaled",
-        (Stage(14_000, 0.7, crop=80, batch=3, seed=3, mixed=True, **LARGE),),
-        start="gs-photographs",
-    ),
     "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
     "gs-faces": Model(
         "faces",
@@ -152,8 +140,7 @@ def preset_of(model: Model, stage: Stage) -> Preset:
     """The committed settings of a stage of a model."""
     preset = PRESETS[model.preset]
     channels = DOMAINS[model.domain].channels
-    sizes = {"blocks": stage.blocks, "widths": stage.widths}
-    layout = {"channels": channels} | {name: size for name, size in sizes.items() if size}
+    layout = {"channels": channels} | ({"blocks": stage.blocks} if stage.blocks else {})
     optimizer = preset.settings.optimizer
     rates = {"rate": optimizer.rate, "matrices": optimizer.matrices}
     slower = {name: rate and stage.gentle * rate for name, rate in rates.items()}

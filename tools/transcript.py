@@ -9,7 +9,7 @@ command did not end as it should: right uses with the exit code beside them, wro
 one screen and without a traceback.
 
 With ``--tried`` it runs ``tools/tried.py`` instead, what new users tried and where they were stuck,
-and writes ``tried-again.md``. For that DATA holds ``xray/`` too.
+and writes ``tried-again.md``. For that DATA holds ``xray/`` and ``weights/`` too.
 """
 
 from __future__ import annotations
@@ -283,8 +283,8 @@ def again(faults: list[str]) -> Iterator[str]:
     """The page of what was tried before, piece by piece."""
     yield (
         "# Tried again\n\n`tools/transcript.py --tried`: what new users tried, what happened to "
-        "them then, and what happens now. Networks, pictures and budgets are small: these lines "
-        "show what is said, not what the methods can do.\n"
+        "them then, and what happens now. Pictures and budgets are small: these lines show what is "
+        "said, not what the methods can do.\n"
     )
     guides = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.rst"))}
     space = {"README": (ROOT / "README.md").read_text(), "GUIDES": guides, "killed": killed}
@@ -392,6 +392,7 @@ def lay_out_more(data: Path) -> None:
     photograph.crop((100, 100, 228, 228)).save(here / "photographs" / "large.png")
     faces = sorted((data / "celeba" / "img_align_celeba").glob("*.jpg"))[6:16]
     _copy(faces, here / "more-faces")
+    (here / "dncnn_color_blind.pth").symlink_to(data / "weights" / "dncnn_color_blind.pth")
     (here / "short.yaml").write_text("{steps: 60, batch: 2, checkpoint_every: 5}\n")
 
 

@@ -43,8 +43,11 @@ TABLE = (
         """\
 problem = pm.gaussian_deblurring(64)
 few = pm.few_shot(pm.embedded("photographs"), 2, set_seed=0)
-adapted = pm.adapt(pm.load("lpn-histology"), few, problem, budget=60)
+adapted = pm.adapt(pm.load("gs-histology"), few, problem, budget=60)
+print(adapted.evidence)
 print(adapted.table)
+y = problem.measure(pm.embedded("photographs").test[:1])
+print(pm.adapt(pm.load("gs-histology"), measurements=y, problem=problem).evidence)
 """,
         "candidate",
     ),
@@ -58,10 +61,12 @@ print(adapted.table)
         "gray 8 and 16-bit files on the command line",
         "the result is RGB and tinted, channels up to 14/255 apart",
         """\
-$ reconstruct lpn-photographs DATA/gray --problem deblurring --simulate --out OUT/gray
-print([(name, PIL.Image.open(f"OUT/gray/{name}.png").mode) for name in ("deep", "xray")])
+$ reconstruct gs-photographs DATA/gray --problem deblurring --simulate --out OUT/gray
+for name in ("deep", "xray"):
+    with PIL.Image.open(f"OUT/gray/{name}.png") as picture:
+        print(name, picture.mode)
 """,
-        "('deep', 'I;16'), ('xray', 'L')",
+        "deep I;16\nxray L",
     ),
     Tried(
         "gray tensors in Python",
@@ -69,11 +74,12 @@ print([(name, PIL.Image.open(f"OUT/gray/{name}.png").mode) for name in ("deep", 
         """\
 x = pm.read_image("DATA/gray/xray.png")[None, :1]
 y = pm.make_problem("deblurring", 64, channels=1).measure(x)
-for name in ("gs-grey", "lpn-photographs"):
-    found = pm.reconstruct(pm.load(name), y, "deblurring", sigma=0.03, iterations=15)
-    print(name, tuple(found.images[0].shape), pm.metrics.psnr(found.images[0][None], x))
+print("measured", pm.metrics.psnr(y, x))
+for name in ("gs-grey", "gs-photographs"):
+    found = pm.reconstruct(pm.load(name), y, "deblurring")
+    print(name, tuple(found.images[0].shape), pm.metrics.psnr(found.images, x))
 """,
-        "lpn-photographs (1, 64, 64)",
+        "gs-photographs (1, 64, 64)",
     ),
     Tried(
         "training for one channel",
@@ -88,10 +94,11 @@ for name in ("gs-grey", "lpn-photographs"):
         """\
 problem = pm.make_problem("tomography", 64, views=20, channels=1)
 y = problem.measure(x)
-found = pm.reconstruct(pm.load("lpn-photographs"), y, problem, iterations=15)
-print(pm.metrics.psnr(problem.initial(y), x), pm.metrics.psnr(found.images[0][None], x))
+found = pm.reconstruct(pm.load("gs-photographs"), y, problem)
+print(pm.metrics.psnr(problem.initial(y), x), pm.metrics.psnr(found.images, x))
+print([name for name, text in GUIDES.items() if "tomography" in text.lower()])
 """,
-        "tensor",
+        "modalities.rst",
     ),
     Tried(
         "MRI, two channels",
@@ -100,13 +107,14 @@ print(pm.metrics.psnr(problem.initial(y), x), pm.metrics.psnr(found.images[0][No
 problem = pm.make_problem("mri", 64, acceleration=4)
 complex_x = torch.cat([x * 0.8, x * 0.6], dim=1)
 y = problem.measure(complex_x)
-color = pm.load("lpn-photographs")
+color = pm.load("gs-photographs")
 try:
     pm.reconstruct(color, y, problem)
 except pm.errors.InputError as error:
     print(error)
-mri = pm.transforms.Lifted(color, 2, low=-1, high=1)
-print(pm.reconstruct(mri, y, problem, iterations=15).status)
+found = pm.reconstruct(pm.transforms.Lifted(color, 2), y, problem)
+for images in (problem.initial(y), found.images):
+    print(pm.metrics.psnr(images, complex_x))
 """,
         "lift it with Lifted(denoiser, 2)",
     ),
@@ -132,16 +140,16 @@ pm.Problem.from_physics(physics, (1, 64, 64))
         "InputError",
     ),
     Tried(
-        "a published DnCNN (here: one of deepinv with random weights)",
+        "a published DnCNN",
         "`diagnose`, `adapt`, `align`, the L end in AttributeError",
         """\
 photographs = pm.embedded("photographs").adaptation[:3, :, :32, :32].contiguous()
 blur = pm.make_problem("deblurring", 32, iterations=4)
-dncnn = dinv.models.DnCNN(depth=4, nf=8, pretrained=None)
+dncnn = pm.denoisers.import_network("DATA/dncnn_color_blind.pth", "dncnn")
 print(pm.diagnose(dncnn, photographs, blur, sources=()).advice())
 print(pm.adapt(dncnn, photographs, blur, budget=20).table)
-print(type(pm.align(dncnn, photographs, source=photographs.flip(1))).__name__)
-pm.jacobian_spectrum(pm.denoisers.as_denoiser(dncnn), photographs)
+print(pm.align(dncnn, photographs, source=photographs.flip(1)))
+pm.jacobian_spectrum(dncnn, photographs)
 """,
         "make it one with GradientStep.of(network, smooth=True)",
     ),
@@ -159,9 +167,9 @@ pm.pnp_pgd(drunet, blur.measure(photographs), blur)
         "one line in deepinv, none here",
         """\
 own = pm.GradientStep.of(drunet, smooth=True, sigma=0.1)
-print(float(pm.jacobian_spectrum(own, photographs, iterations=8).constant.max()))
+print(own, pm.jacobian_spectrum(own, photographs, iterations=8))
 """,
-        ".",
+        "L = ",
     ),
     Tried(
         "kill -9 in `train`, then the same command",

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proxmatch.data.any_form import check_brightness, image_batch
 from proxmatch.errors import InputError
 
 SSIM_WINDOW = 11
@@ -32,22 +33,22 @@ def _ssim() -> Any:
     return SSIM(max_pixel=1.0, norm_inputs="clip")
 
 
-def psnr(x: Tensor, truth: Tensor) -> Tensor:
+def psnr(x: Any, truth: Any) -> Tensor:
     """Peak signal-to-noise ratio in dB, ``(B,)``.
 
     Args:
-        x: images, ``(B, C, H, W)``.
+        x: images, ``(B, C, H, W)``, or in another form of :mod:`proxmatch.data.any_form`.
         truth: what they should be, the same shape.
 
     Raises:
-        InputError: the shapes differ, or an image is not floating point.
+        InputError: the shapes differ, a tensor is not floating point, or white is not 1.
 
     Example:
         >>> truth = torch.zeros(2, 3, 8, 8)
         >>> psnr(truth + 0.1, truth).round()  # -10 log10(0.1^2)
         tensor([20., 20.])
     """
-    _check_pair(x, truth)
+    x, truth = _pair(x, truth)
     return decibels(x.clamp(0, 1).sub_(truth.clamp(0, 1)))
 
 
@@ -61,22 +62,22 @@ def decibels(error: Tensor) -> Tensor:
     return -10 * torch.log10(norm(error).square() / error[0].numel() + PSNR_FLOOR)
 
 
-def ssim(x: Tensor, truth: Tensor) -> Tensor:
+def ssim(x: Any, truth: Any) -> Tensor:
     """Structural similarity, ``(B,)``; 1 for equal images.
 
     Args:
-        x: images, ``(B, C, H, W)``, at least 11 pixels high and wide.
+        x: images, as in :func:`psnr`, at least 11 pixels high and wide.
         truth: what they should be, the same shape.
 
     Raises:
-        InputError: the shapes differ, an image is not floating point, or smaller than the window.
+        InputError: the shapes differ, a tensor is not floating point, or smaller than the window.
 
     Example:
         >>> x = torch.rand(2, 3, 16, 16)
         >>> ssim(x, x).round(decimals=3)
         tensor([1., 1.])
     """
-    _check_pair(x, truth)
+    x, truth = _pair(x, truth)
     if min(x.shape[-2:]) < SSIM_WINDOW:
         raise InputError(
             f"SSIM needs images of at least {SSIM_WINDOW} x {SSIM_WINDOW} pixels, got "
@@ -121,13 +122,10 @@ def relative_gap(output: Tensor, reference: Tensor) -> Tensor:
     return distance(output, reference) / norm(reference).clamp_min(GAP_FLOOR)
 
 
-def _check_pair(x: Tensor, truth: Tensor) -> None:
-    other = next((v for v in (x, truth) if not isinstance(v, Tensor)), None)
-    if other is not None:
-        raise InputError(
-            f"images are compared as tensors (B, C, H, W), got {type(other).__name__}; "
-            "proxmatch.data.image_batch makes them of arrays and files"
-        )
+def _pair(x: Any, truth: Any) -> tuple[Tensor, Tensor]:
+    """Two batches of images that can be compared; tensors are taken as they are."""
+    if not (isinstance(x, Tensor) and isinstance(truth, Tensor)):
+        x, truth = image_batch(x), image_batch(truth)
     if x.ndim != 4 or x.shape != truth.shape:
         raise InputError(
             f"expected two batches of images of one shape (B, C, H, W), got {tuple(x.shape)} "
@@ -138,3 +136,5 @@ def _check_pair(x: Tensor, truth: Tensor) -> None:
             f"images must be floating point in [0, 1], got {x.dtype} and {truth.dtype}; "
             "divide 8-bit images by 255"
         )
+    check_brightness(truth)
+    return x, truth

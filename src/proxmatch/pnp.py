@@ -17,6 +17,7 @@ An image **diverges** at the first k for which x_k is not finite or max |x_k| ex
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import warnings
@@ -26,7 +27,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.metrics import decibels, distance, norm, relative_gap, ssim
@@ -135,7 +136,7 @@ def pnp_pgd(
     """Reconstruct images from their measurements.
 
     Args:
-        denoiser: D, called as ``denoiser(z, sigma)``.
+        denoiser: D, called as ``denoiser(z, sigma)``, or as ``denoiser(z)`` if it takes no level.
         measurements: y, as ``problem.measure`` makes them; or arrays, or pictures of them.
         problem: the operator, step size, start and number of steps.
         reference: D*, called the same way at the same points to record ``mismatch`` and ``gap``.
@@ -170,6 +171,8 @@ def pnp_pgd(
     steps = problem.iterations if iterations is None else checked_count(iterations, 0)
     if stop is not None and not stop > 0:
         raise InputError(f"stop must be positive, got {stop}")
+    denoiser = _told(denoiser)
+    reference = None if reference is None else _told(reference)
     y = problem.measurements(measurements)
     truth = None if truth is None else problem.batch(truth)
     problem.check_measurement(y)
@@ -377,6 +380,27 @@ class _Progress:
         return tuple(names.get(end, Status.COMPLETED) for end in ends)
 
 
+def _told(denoiser: Denoise) -> Denoise:
+    """A denoiser that is called with a noise level, even if the given one takes none."""
+    call: Any = denoiser.forward if isinstance(denoiser, nn.Module) else denoiser
+    try:
+        arguments = inspect.signature(call)
+    except (TypeError, ValueError):  # not callable, or built in
+        return denoiser
+    if _takes(arguments, 2) or not _takes(arguments, 1):
+        return denoiser
+    plain: Callable[[Tensor], Tensor] = denoiser  # type: ignore[assignment]
+    return lambda z, sigma: plain(z)
+
+
+def _takes(arguments: inspect.Signature, number: int) -> bool:
+    try:
+        arguments.bind(*[None] * number)
+    except TypeError:
+        return False
+    return True
+
+
 def _denoised(
     name: str, denoiser: Denoise, z: Tensor, sigma: Any, rows: Tensor | None, rest: Tensor
 ) -> Tensor:
@@ -453,8 +477,8 @@ def _blank(names: Collection[str], steps: int, x: Tensor) -> dict[str, Tensor]:
 
 
 def _peak(x: Tensor) -> Tensor:
-    peak: Tensor = torch.linalg.vector_norm(x, math.inf, dim=(1, 2, 3))
-    return peak
+    """Largest |value| of each image, or NaN; ``vector_norm`` takes twenty times as long."""
+    return torch.maximum(x.amax((1, 2, 3)), -x.amin((1, 2, 3)))
 
 
 def _per_image(flags: Tensor) -> Tensor:

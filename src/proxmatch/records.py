@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from proxmatch._internal.files import write_together
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 #: What several claims of one verdict are said to do.
@@ -229,6 +234,53 @@ class Pictures(_Part):
     entries: list[Strip] = Field(default_factory=list)
     truth: dict[str, str] = Field(default_factory=dict)
     degraded: dict[str, dict[str, str]] = Field(default_factory=dict)
+
+
+class View(_Part):
+    """One way to look at a whole picture: measured, reconstructed or true."""
+
+    key: str
+    label: Text
+    psnr: Number = None
+    file: str
+
+
+class Scene(_Part):
+    """A whole picture; the detail is its top, left and side in pixels."""
+
+    name: str = Field(pattern=r"^[\w-]+$")
+    label: Text
+    detail: tuple[int, int, int]
+    views: list[View] = Field(min_length=2)
+
+
+class Whole(_Part):
+    """``whole/index.json``: whole pictures in several ways, files relative to that folder."""
+
+    says: list[Text] = Field(default_factory=list)
+    scenes: list[Scene] = Field(min_length=1)
+
+
+#: The folder of whole pictures, and what it holds beside them.
+WHOLE, WHOLE_INDEX = "whole", "index.json"
+
+
+def write_whole(out: Path, whole: Whole, files: Mapping[str, bytes]) -> None:
+    """Write whole pictures to their folder, in place of those that are there.
+
+    Args:
+        out: folder of a demo or an experiment.
+        whole: what there is.
+        files: by name.
+    """
+    folder = out / WHOLE
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.png"):
+        if old.name not in files:
+            old.unlink()
+    write_together(folder, dict(files))
+    text = json.dumps(whole.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+    write_together(folder, {WHOLE_INDEX: text.encode()})
 
 
 @dataclass(frozen=True, slots=True)

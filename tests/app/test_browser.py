@@ -247,14 +247,22 @@ def test_files_that_are_no_good_are_named_and_the_others_used(page: Any) -> None
         ".getImageData(40, 40, 1, 1).data]"
     )
     assert pixels[0] == pixels[1] == pixels[2]
-    # dropped, and damaged already
+    # the same kinds dropped together: one is good
     page.evaluate(
         """bytes => { const files = new DataTransfer();
-        files.items.add(new File([new Uint8Array(bytes)], "dropped.png"));
+        const parts = {"cut again.png": bytes.slice(0, 2000), "more.txt": [110, 111],
+          "huge.png": new Array(3000000).fill(0), "dropped.png": bytes};
+        for (const [name, part] of Object.entries(parts))
+          files.items.add(new File([new Uint8Array(part)], name));
         window.dispatchEvent(new DragEvent("drop", {dataTransfer: files, cancelable: true})); }""",
         list(good),
     )
     page.wait_for_selector("#gallery [aria-label='dropped.png'][aria-pressed=true]")
+    assert [line.split(":")[0] for line in page.inner_text("#refused").splitlines()] == [
+        "cut again.png", "more.txt", "huge.png",
+    ]  # fmt: skip
+    assert page.locator("#gallery button").count() == 9
+    # damaged already
     page.select_option("#simulate", "no")
     assert page.locator("#side").is_disabled()
     run(page)

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import pytest
 import torch
+from matplotlib import get_cachedir, get_configdir
 
 from proxmatch._internal.cluster import check_versions, connected
 from proxmatch._internal.files import UNFINISHED
@@ -29,6 +30,7 @@ from proxmatch.denoisers import load
 from proxmatch.errors import EngineError, FolderInUseError
 from proxmatch.learning import state
 from tests.commands.conftest import WRITTEN, Run
+from tests.fuzz import harmless
 from tests.ray_workers import working
 
 Models = dict[str, Path]
@@ -472,3 +474,28 @@ def test_a_picture_that_is_not_what_it_was(
     (tmp_path / "b.png").write_bytes(content)
     assert proxmatch(*arguments).code in WRITTEN
     assert (tmp_path / "out" / "b.png").exists()
+
+
+def test_commands_use_no_network_and_write_to_their_folder_alone(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("{steps: 2, batch: 2}")
+    seen = ("--images", pictures, "--problem", "denoising")
+    size = ("--size", 32, "--number", 2, "--iterations", 2)
+    commands: list[tuple[object, ...]] = [
+        ("info",),
+        ("models",),
+        ("problems",),
+        ("train", "gs", "--images", pictures, "--config", settings, "--validation", 0),
+        ("adapt", small["gs"], *seen, "--method", "mse", "--steps", 2),
+        ("reconstruct", small["gs"], pictures, "--problem", "denoising", "--iterations", 2),
+        ("diagnose", small["gs"], *seen, *size, "--from", small["lpn"]),
+        ("certify", small["gs"], "--reference", small["gs"], *seen, *size),
+    ]
+    allowed = [Path(p) for p in (tempfile.gettempdir(), get_cachedir(), get_configdir())]
+    for number, command in enumerate(commands):
+        out = tmp_path / str(number)
+        with harmless(*allowed):
+            done = proxmatch(*command, *(("--out", out) if number > 2 else ()))
+        assert done.code in WRITTEN, done.err

@@ -92,12 +92,47 @@ def test_every_form_is_taken_wherever_images_go_in(picture: Path) -> None:
         assert len(pm.certify({"it": filter_}, form, problem, reference=filter_).runs) == 1
         tv = pm.baselines.total_variation(form, problem, weights=(0.01,)).chosen.psnr
         assert tv == pm.baselines.total_variation(x, problem, weights=(0.01,)).chosen.psnr
+        assert pm.metrics.psnr(form, x / 2).item() == pytest.approx(
+            pm.metrics.psnr(x, x / 2).item()
+        )
+        colors = pm.transforms.color_statistics(form)
+        torch.testing.assert_close(colors.mean, pm.transforms.color_statistics(x).mean)
+
+
+def test_measurements_are_taken_in_every_form(picture: Path) -> None:
+    x = image_batch(picture)
+    problem = pm.make_problem("deblurring", (6, 8), iterations=2, kernel_size=3)
+    denoiser = pm.wiener_filter(x, problem, sigmas=(0.1,)).denoiser
+
+    def found(form: object) -> list[object]:
+        adapted = pm.adapt(denoiser, measurements=form, problem=problem)
+        strong = pm.transforms.choose_strength_from_measurements(denoiser, form, problem)
+        colors = pm.transforms.statistics_from_measurements(form, problem)
+        return [*(c.scores for c in adapted.table), strong.chosen.psnr, colors.mean.tolist()]
+
+    for form in (picture, [picture], Image.open(picture)):
+        assert found(form) == found(x)
 
 
 def test_measurements_that_are_no_pictures_may_be_arrays() -> None:
     problem = pm.make_problem("multicoil-mri", 16, coils=3)
     y = problem.measure(torch.rand(2, 2, 16, 16))
     assert torch.equal(problem.measurements(y.numpy()), y)
+
+
+def test_complex_numbers_are_told_to_be_two_channels() -> None:
+    problem, x = pm.make_problem("mri", 8), torch.rand(1, 8, 8, dtype=torch.complex64)
+    halve = pm.denoisers.as_denoiser(lambda z: z / 2, 2)
+    for wrong in (
+        lambda: problem.measure(x),
+        lambda: problem.measurements(x.numpy()),
+        lambda: pm.reconstruct(halve, x, problem),
+        lambda: pm.pnp_pgd(halve, x, problem),
+    ):
+        with pytest.raises(InputError, match=r"two channels.*torch\.view_as_real"):
+            wrong()
+    parts = torch.view_as_real(x).movedim(-1, 1)
+    assert problem.measure(parts).shape == (1, 2, 8, 8)
 
 
 def test_kernels_and_masks_may_be_arrays() -> None:
@@ -129,13 +164,14 @@ def test_training_takes_folders_and_images_in_memory(tmp_path: Path) -> None:
     assert torch.equal(trained[0](x), trained[1](x))  # the same crops of the same picture
     with pytest.raises(InputError, match="at least 16 x 16"):
         pm.train(preset, held[:, :8, :8], tmp_path / "small")
+    with pytest.raises(InputError, match="divide 8-bit images by 255"):
+        pm.train(preset, 255 * held, tmp_path / "bright")
+    assert not (tmp_path / "bright").exists()
     with pytest.raises(InputError, match=r"GradientStep\.of"):
         pm.train(torch.nn.Conv2d(3, 3, 1), [held], tmp_path / "network")  # type: ignore[arg-type]
 
 
-def test_what_takes_tensors_alone_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="image_batch"):
-        pm.metrics.psnr(PIXELS, PIXELS)  # type: ignore[arg-type]
+def test_a_function_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"GradientStep\.of"):
         pm.save(lambda x: x, tmp_path)  # type: ignore[arg-type]
 

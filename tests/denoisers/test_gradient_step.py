@@ -288,6 +288,11 @@ def test_networks_that_are_none_are_told_why(
         GradientStep.of(network, **settings)
 
 
+def test_a_function_is_no_network() -> None:
+    with pytest.raises(InputError, match="the forward of a module"):
+        GradientStep.of(lambda x: x)  # type: ignore[arg-type]
+
+
 def test_a_network_without_a_gradient_is_refused() -> None:
     class Cut(Smooth):
         def forward(self, x: Tensor) -> Tensor:

@@ -17,18 +17,6 @@ def test_new_blocks_begin_as_the_identity() -> None:
     assert torch.equal(large(x, 0.1), small(x, 0.1))
 
 
-def test_new_channels_are_read_by_none_of_the_old_ones() -> None:
-    torch.manual_seed(0)
-    small = ScaledUNet(3, (4, 6, 8), leak=0.1, contrast=0.25).double()
-    large = ScaledUNet(3, (6, 6, 12), (2, 1, 2), leak=0.1, contrast=0.25).double()
-    large.inherit_(small)
-    x = torch.rand(2, 3, 16, 24, dtype=torch.float64)
-    assert torch.allclose(large(x, 0.1), small(x, 0.1), atol=1e-12)
-    large(x, 0.1).square().sum().backward()
-    new = large.encode[0][0].second.weight.grad[:4, 4:]
-    assert bool((new.abs().amax((1, 2, 3)) > 0).all())  # and learn to be read
-
-
 def test_a_network_of_one_channel_is_the_mean_over_those_of_a_color_network() -> None:
     torch.manual_seed(0)
     color, gray = ScaledUNet(3, (4, 6)).double(), ScaledUNet(1, (4, 6)).double()
@@ -40,17 +28,11 @@ def test_a_network_of_one_channel_is_the_mean_over_those_of_a_color_network() ->
 
 @pytest.mark.parametrize(
     "other",
-    [
-        ScaledUNet(3, (4, 8)),
-        ScaledUNet(3, (4, 6, 6)),
-        ScaledUNet(3, (4, 6), 3),
-        ScaledUNet(3, (4, 6), leak=0.1),
-        ScaledUNet(1, (4, 6)),
-    ],
-    ids=["widths", "scales", "blocks", "leak", "channels"],
+    [ScaledUNet(3, (4, 8)), ScaledUNet(3, (4, 6), 3), ScaledUNet(3, (4, 6), leak=0.1)],
+    ids=["widths", "blocks", "leak"],
 )
 def test_what_does_not_fit_is_refused(other: ScaledUNet) -> None:
-    with pytest.raises(InputError, match="wider"):
+    with pytest.raises(InputError, match="widths"):
         ScaledUNet(3, (4, 6), 2).inherit_(other)
 
 

@@ -100,6 +100,17 @@ def test_what_is_no_denoiser_is_refused(wrong: object) -> None:
         as_denoiser(wrong)
 
 
+def test_what_takes_no_level_runs_in_pnp_pgd() -> None:
+    problem, blur = pm.make_problem("denoising", 16, iterations=3), Blur()
+    y = problem.measure(x())
+    expected = pm.pnp_pgd(lambda z, sigma: blur(z), y, problem)
+    for denoiser in (blur, lambda z: blur(z), blur.forward):
+        run = pm.pnp_pgd(denoiser, y, problem, sigma=0.1, reference=denoiser)
+        assert torch.equal(run.images, expected.images)
+        assert run.mismatch is not None
+        assert float(run.mismatch.max()) == 0
+
+
 def test_a_name_is_not_a_denoiser() -> None:
     with pytest.raises(InputError, match=r"pass load\('gs-faces'\)"):
         as_denoiser("gs-faces")

@@ -30,6 +30,7 @@ from proxmatch.errors import (
     NotSmoothWarning,
     UnsafeCheckpointError,
 )
+from proxmatch.learning.training import SIGMA, continued
 from tests.denoisers.test_checkpoint import Bomb
 from tests.denoisers.test_lpn import official_potential, official_state
 
@@ -242,6 +243,21 @@ def test_a_plain_network_becomes_a_smooth_gradient_step_denoiser(tmp_path: Path)
     assert torch.allclose(rough.double()(x), written_out(bare), atol=1e-9)
 
 
+@pytest.mark.parametrize("layers", [17, 20])
+def test_blind_networks_are_trained_at_all_levels(layers: int, tmp_path: Path) -> None:
+    """KAIR's DnCNN has 20 layers where it is blind, up to 55/255, and 17 where it is not."""
+    torch.save(
+        deepinv.models.DnCNN(1, 1, layers, nf=4, pretrained=None).state_dict(), tmp_path / "f"
+    )
+    model = import_checkpoint(tmp_path / "f", "dncnn")
+    noise = continued(model, 64).settings.noise
+    assert not model.conditional
+    if layers == 20:
+        assert (noise.low, noise.high) == pytest.approx((1e-3, 55 / 255))
+    else:
+        assert noise == SIGMA
+
+
 def test_plain_networks_of_another_kind_are_told(tmp_path: Path) -> None:
     file = tmp_path / "f.pth"
     dncnn: dict[str, Any] = kair(3, 3)
@@ -255,8 +271,11 @@ def test_plain_networks_of_another_kind_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="follow from the weights"):
         import_checkpoint(file, "dncnn", channels=3)
     torch.save(kair(13, 12), file)
-    with pytest.raises(CheckpointError, match="has shape"):
+    with pytest.raises(CheckpointError, match="reads 13 channels and returns 12"):
         import_network(file, "dncnn")
+    torch.save(kair(1, 1), file)
+    with pytest.raises(CheckpointError, match=r"reads 1 channel\(s\), FFDNet four for each"):
+        import_network(file, "ffdnet")
     torch.save({**dncnn, "model.3.running_mean": torch.ones(5)}, file)
     with pytest.raises(CheckpointError, match="batch normalization"):
         import_network(file, "dncnn")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import multiprocessing
 import os
@@ -10,14 +11,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from proxmatch.data.embedded import embedded_picture
 from proxmatch.errors import DataError, InputError
 from proxmatch.experiments import drawn, outputs
 from proxmatch.experiments.cells import Cell
 from proxmatch.experiments.reproduction import reproduce
 from proxmatch.experiments.sizes import SCALES
+from proxmatch.metrics import psnr
+from proxmatch.report.whole import read_whole
 from tests.experiments import tiny
 from tests.ray_workers import working
 
@@ -121,6 +127,31 @@ def test_strips_have_two_rows_and_a_column_a_frame(done: Path) -> None:
             z_0, x_0 = (strip.crop((0, top, 32, top + 32)).tobytes() for top in (0, 32))
         with Image.open(done / index["degraded"][entry["problem"]][entry["image"]]) as start:
             assert z_0 == x_0 == start.tobytes()
+
+
+def test_whole_pictures_have_the_figures_of_their_pixels(
+    tmp_path: Path, given: dict[str, Path], done: Path
+) -> None:
+    assert not (done / "whole").exists()  # the tiny scale has none
+    scale = tiny.SCALE.model_copy(update={"whole": ("cat",)})
+    out = tmp_path / "out"
+    reproduce(scale, out, families=("lpn",), workers=1, models=given, cells=done / "work")
+    found = read_whole(out)
+    assert found is not None
+    [scene] = found.scenes
+    keys = [view.key for view in scene.about.views]
+    assert (keys[0], keys[-1]) == ("measured", "truth")
+    assert {"wiener-1", "source-0", "adapted", "reference-0"} <= set(keys)
+    truth = embedded_picture("cat")[None]
+    assert scene.size == (truth.shape[3], truth.shape[2])
+    for view, content in zip(scene.about.views, scene.files, strict=True):
+        if view.psnr is not None:
+            with Image.open(io.BytesIO(content)) as image:
+                pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None] / 255
+            assert view.psnr == pytest.approx(float(psnr(pixels, truth)), abs=0.05)
+    adapted = [v.psnr for v in scene.about.views if v.label.startswith(("LPN-MSE", "LPN-PM"))]
+    assert scene.about.views[keys.index("adapted")].psnr == max(adapted)
+    assert "left halves" in found.says[0]
 
 
 def test_killed_twice_and_resumed_a_run_ends_as_if_it_had_not_been(

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from proxmatch.denoisers import ProximalDenoiser, load
+from proxmatch.denoisers.checkpoint import packed
 from proxmatch.experiments import work
 from proxmatch.experiments.cells import Outcome, cell
 from proxmatch.experiments.inputs import Inputs
-from proxmatch.experiments.origins import checkpoint
 from proxmatch.experiments.work import Workshop, perform
 from proxmatch.learning import adaptation
 from proxmatch.methods import METHODS
@@ -53,7 +53,7 @@ def test_auto_has_the_seed_and_the_device_of_its_cell(
     made = cell("adaptation", settings, Label(method="auto"), model=model)
     images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     inputs = Inputs(images, ("a", "b"), {0: images}, {0: ("a", "b")}, images)
-    source = Outcome({}, checkpoint(load(tiny.models(tmp_path)["lpn/extreme"])))
+    source = Outcome({}, packed(load(tiny.models(tmp_path)["lpn/extreme"])))
     with pytest.raises(Reached):
         perform(made, inputs, {"model": source}, Workshop({}, str(tmp_path), device="meta"))
     assert told == {"seed": 1003, "devices": {"meta"}}
@@ -89,7 +89,7 @@ def test_a_certificate_has_the_device_of_its_cell(
     made = cell("certificate", settings, Label(), reference=model)
     images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     inputs = Inputs(images, ("a", "b"), {0: images}, {0: ("a", "b")}, images)
-    source = Outcome({}, checkpoint(load(tiny.models(tmp_path)["lpn/extreme"])))
+    source = Outcome({}, packed(load(tiny.models(tmp_path)["lpn/extreme"])))
     with pytest.raises(Reached):
         perform(made, inputs, {"reference": source}, Workshop({}, str(tmp_path), device="meta"))
     assert told == {"meta"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from proxmatch._internal.cluster import Workers, spread
 from proxmatch._internal.randomness import generator_of
 from proxmatch.baselines import Wiener
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
@@ -122,6 +124,44 @@ def test_the_evidence_is_of_the_denoiser_that_is_returned(source: LPN, number: i
     torch.testing.assert_close(again.reconstruction["deblurring"], told, atol=1e-3, rtol=0)
 
 
+@pytest.mark.parametrize("where", ["ahead", "ray"])
+def test_candidates_that_are_made_elsewhere_are_the_same(source: LPN, where: str) -> None:
+    other = copy.deepcopy(source)
+    with torch.no_grad():
+        for p in other.parameters():
+            p += 0.003 * torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
+    sources, images = {"one": source, "other": other}, list(bright(5))
+    how: dict[str, Any] = {"problems": [DEBLURRING], "size": 16, "search": Search(steps=20)}
+
+    def ahead(work: Callable[[], Any]) -> Callable[[], Any]:
+        found = work()
+        return lambda: found
+
+    expected = auto(sources, images, **how)
+    if where == "ahead":
+        found = auto(sources, images, **how, begin=ahead)
+    else:
+        pytest.importorskip("ray")
+        with spread(Workers("ray", 2, threads=torch.get_num_threads())) as begin:
+            found = auto(sources, images, **how, begin=begin)
+    assert [replace(c, seconds=0) for c in found.table] == [
+        replace(c, seconds=0) for c in expected.table
+    ]
+    assert found.source == expected.source
+    for a, b in zip(found.denoiser.parameters(), expected.denoiser.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert found.evidence is not None
+    assert str(found.evidence) == str(expected.evidence)
+
+
+def test_workers_are_for_candidates_without_a_budget(source: LPN) -> None:
+    many = Workers("ray", 2)
+    with pytest.raises(InputError, match="only the candidates of auto"):
+        adapt(source, bright(2), DEBLURRING, method="mse", workers=many)
+    with pytest.raises(InputError, match="a budget is for one process"):
+        adapt(source, bright(2), DEBLURRING, budget=10, workers=many)
+
+
 def test_a_gain_of_strength_alone_is_none() -> None:
     """A denoiser that takes a level is compared with itself at its best strength."""
     torch.manual_seed(0)
@@ -215,6 +255,18 @@ def test_fine_tuning_is_in_bfloat16_where_that_is_fast(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: there, raising=False)
     assert gentle_settings(load("gs-faces"), 1).mixed is there.get("avx512_bf16", False)
     assert not gentle_settings(load("lpn-faces"), 1).mixed
+
+
+def test_matrices_go_further_where_there_are_several_images() -> None:
+    """Muon for gradient-step networks with three images or more; Adam for one, and for an LPN."""
+    gs, lpn = load("gs-faces"), load("lpn-faces")
+    assert [gentle_settings(gs, n).optimizer.matrices for n in (1, 2, 3, 5)] == [
+        None,
+        None,
+        1e-3,
+        1e-3,
+    ]
+    assert gentle_settings(lpn, 5).optimizer.matrices is None
 
 
 def test_alignment_alone(source: LPN) -> None:

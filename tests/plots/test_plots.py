@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ import torch
 from matplotlib.figure import Figure
 
 import proxmatch as pm
+from proxmatch.denoisers import LPNConfig
 from proxmatch.errors import InputError
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import AdaptationResult, Candidate
-from proxmatch.plots import plot_curves, plot_images, plot_scores, text_table
+from proxmatch.learning.settings import Preset, TrainingSettings
+from proxmatch.plots import plot_curves, plot_images, plot_losses, plot_scores, text_table
 from proxmatch.pnp import PnPResult
 from proxmatch.transforms.strength import Trial, Tuned
 
@@ -133,3 +136,41 @@ def test_the_logger_is_silent_until_it_is_asked_for(caplog: pytest.LogCaptureFix
     with caplog.at_level("INFO", "proxmatch"):
         pm.choose_strength(pm.baselines.Identity(), torch.rand(1, 3, 16, 16), problem)
     assert "denoising" in caplog.text
+
+
+def test_a_diagnosis_shows_what_was_compared() -> None:
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    problem = pm.gaussian_deblurring(32, iterations=2)
+    found = pm.diagnose(pm.baselines.Identity(), images, problem, sources=())
+    figure = found.plot(figure=Figure())
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert sorted(widths) == sorted(each.score for each in found.standings)
+    assert len(repr(found)) < 140
+    assert all(f"<td>{each.score:.2f}</td>" in found._repr_html_() for each in found.standings)
+
+
+def test_a_spectrum_is_drawn_from_its_smallest_to_its_largest_eigenvalue() -> None:
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    found = pm.jacobian_spectrum(pm.baselines.Wiener.fit(images, 0.1), images, iterations=4)
+    figure = found.plot(figure=Figure())
+    ends = [line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    drawn = np.sort(np.concatenate([np.asarray(each, float) for each in ends]))
+    wanted = np.sort(torch.cat([found.smallest, found.largest]).double().numpy())
+    assert set(wanted.round(6)) <= set(drawn.round(6))
+    assert f"L = {float(found.constant.max()):.3f}" in repr(found)
+    assert "data:image/png;base64," in found._repr_html_()
+
+
+def test_a_training_shows_its_loss(tmp_path: Path) -> None:
+    layout = LPNConfig(size=16, hidden=4, features=3, strides=(2,), sigma=0.1)
+    settings = TrainingSettings(steps=4, noise=0.1, log_every=2)
+    preset = Preset(model=layout, size=16, settings=settings)
+    found = pm.train(preset, torch.rand(2, 3, 16, 16), tmp_path)
+    [line] = found.plot(figure=Figure()).axes[0].lines
+    logged = {entry["step"]: entry["loss"] for entry in found.run.history if "loss" in entry}
+    assert dict(zip(line.get_xdata(), line.get_ydata(), strict=True)) == logged
+    assert "4 steps" in repr(found)
+    assert repr(found).count("\n") == 0
+    assert "data:image/png;base64," in found._repr_html_()
+    with pytest.raises(InputError, match="no loss"):
+        plot_losses([], figure=Figure())

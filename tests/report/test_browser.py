@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from proxmatch.report import write_report
 from tests.report.fixture import write_folder
+from tests.report.test_whole import KEYS, write_demo
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -24,6 +26,14 @@ PATIENCE = 240_000
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = write_folder(tmp_path_factory.mktemp("page") / "out", pictures=2)
     return write_report(folder).as_uri()
+
+
+@pytest.fixture(scope="module")
+def with_whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a page that begins with whole pictures."""
+    place = tmp_path_factory.mktemp("whole")
+    folder = write_folder(place / "out", pictures=0)
+    return write_report(folder, whole=write_demo(place / "demo")).as_uri()
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +79,64 @@ def test_no_part_is_wider_than_the_window(page: Any) -> None:
     assert page.evaluate(width) <= page.viewport_size["width"]
 
 
-def test_the_pictures_are_above_the_fold(browser: Any, address: str) -> None:
+@pytest.mark.parametrize(("which", "frame"), [
+    ("address", "#compare"), ("with_whole", "#compare-whole"),
+])  # fmt: skip
+def test_the_pictures_are_above_the_fold(
+    browser: Any, request: pytest.FixtureRequest, which: str, frame: str
+) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    page.goto(address)
-    page.wait_for_selector("#compare:not([hidden])")
-    box = page.locator("#compare").bounding_box()
+    page.goto(request.getfixturevalue(which))
+    page.wait_for_selector(f"{frame}:not([hidden])")
+    box = page.locator(frame).bounding_box()
     assert box["y"] + box["height"] <= 800
+    context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_whole_pictures_are_compared(browser: Any, with_whole: str, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(with_whole)
+    frame = "#compare-whole"
+    page.wait_for_selector(f"{frame}:not([hidden])")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(f"{frame} .right select").input_value() == "adapted"
+
+    def changed(act: Callable[[], Any], canvas: str) -> None:
+        before = fingerprint(page, f"{frame} {canvas}")
+        act()
+        page.wait_for_function(
+            "([canvas, before]) => document.querySelector(canvas).toDataURL() !== before",
+            arg=[f"{frame} {canvas}", before],
+        )
+
+    for side, canvas in (("left", ".over"), ("right", ".under")):
+        select = page.locator(f"{frame} .{side} select")
+        start = select.input_value()
+        for key in [key for key in KEYS if key != start]:
+            changed(partial(select.select_option, key), canvas)
+    changed(lambda: page.click("#whole [data-picture=astronaut] [data-stage=wiener] button"),
+            ".under")  # fmt: skip
+    pressed = page.locator("#whole .stages:visible [aria-pressed=true]")
+    assert pressed.inner_text().startswith("wiener view")
+    page.locator("#whole-controls input[value=two_cats]").check(force=True)
+    page.wait_for_selector("#whole [data-picture=two_cats]:visible")
+    size = "c => [c.width, c.height]"
+    page.wait_for_function("() => document.querySelector('#compare-whole canvas').width === 60")
+    assert page.eval_on_selector(f"{frame} canvas", size) == [60, 32]
+    page.locator("#whole-controls input[value=detail]").check(force=True)
+    page.wait_for_function("() => document.querySelector('#compare-whole canvas').width === 10")
+    page.locator(f"{frame} > input").press("Home")
+    clipped = page.eval_on_selector(f"{frame} .over", "e => e.style.clipPath")
+    assert clipped == "inset(0px 100% 0px 0px)"
+    assert troubles == []
     context.close()
 
 

@@ -87,6 +87,8 @@ def test_what_is_no_image_has_no_statistics(images: Any) -> None:
         color_statistics(images)
     with pytest.raises(InputError, match="finite"):
         color_statistics(torch.full((1, 3, 2, 2), torch.nan))
+    with pytest.raises(InputError, match="divide 8-bit images by 255"):
+        color_statistics(255 * torch.ones(1, 3, 4, 4))
 
 
 # --- the rotation --------------------------------------------------------------------------------

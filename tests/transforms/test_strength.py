@@ -8,7 +8,7 @@ from pathlib import Path
 import deepinv as dinv
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proxmatch.baselines import Wiener
 from proxmatch.data import embedded
@@ -16,7 +16,8 @@ from proxmatch.denoisers import GradientStep, GradientStepConfig, jacobian_spect
 from proxmatch.errors import InputError, LevelWarning
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
-from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
+from proxmatch.problems import Problem, denoising, gaussian_deblurring, super_resolution
+from proxmatch.theory import certify
 from proxmatch.transforms import (
     Relaxed,
     choose_strength,
@@ -25,6 +26,34 @@ from proxmatch.transforms import (
     tune,
 )
 from proxmatch.transforms.strength import LEVELS, MARGIN, PATIENCE, Trial, halved
+
+
+class Shrinking(nn.Module):
+    """N(x) = -x: g = 2 |x|^2, so that L = 4 everywhere, and D = -3 Id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(-torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x
+
+
+def test_a_gradient_step_of_one_level_stays_a_proximal_map() -> None:
+    """Of a black image, t = 1/4 would be best: D = 0. Only t L <= 0.8, that is t <= 0.2, is."""
+    own = GradientStep.of(Shrinking(), channels=1)
+    black = torch.zeros(2, 1, 8, 8)
+    problem = denoising(8, noise=0.1, channels=1, iterations=4)
+    found = choose_strength(own, black, problem, strengths=(0.25,))
+    assert found.lipschitz == pytest.approx(4, rel=1e-4)
+    assert found.margin == pytest.approx(MARGIN, rel=1e-4)
+    assert found.denoiser.convexity() == pytest.approx(1 - MARGIN, rel=1e-4)
+    free = choose_strength(own, black, problem, strengths=(0.25,), proximal=False)
+    assert (free.chosen.strength, free.lipschitz) == (0.25, pytest.approx(4, rel=1e-4))
+    certificate = certify({"it": own}, problem.measure(black), problem, reference=found.denoiser)
+    assert certificate.runs["it"].share == 1
+    unknown = certify({"it": own}, problem.measure(black), problem, reference=own)
+    assert "none applies: " in repr(unknown)
 
 
 @pytest.fixture

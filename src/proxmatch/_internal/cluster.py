@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal
+
+import torch
 
 from proxmatch._internal.provenance import versions
 from proxmatch.errors import EngineError, InputError
@@ -18,6 +22,25 @@ EngineName = Literal["local", "ray"]
 RETRIES = 3
 #: Ray's own voice, lowered where it was not set: the progress is what should be seen.
 QUIET = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_USAGE_STATS_ENABLED": "0"}
+#: Begins some work; what it returns waits for the result.
+Begin = Callable[[Callable[[], Any]], Callable[[], Any]]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who computes: this process, or the workers of a Ray cluster.
+
+    Attributes:
+        engine: ``local`` or ``ray``.
+        number: of the workers of a cluster that is started on this machine.
+        address: of a cluster that is there, host:port. It needs no shared disk.
+        threads: of a worker.
+    """
+
+    engine: EngineName = "local"
+    number: int = 1
+    address: str | None = None
+    threads: int = 1
 
 
 @contextmanager
@@ -66,6 +89,45 @@ def connected(address: str | None, *, workers: int, cpus: int = 1, gpus: int = 0
     finally:
         if mine:
             ray.shutdown()
+
+
+def at_once(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Work that this process does, once its result is wanted."""
+    return work
+
+
+@contextmanager
+def spread(by: Workers, gpus: int = 0) -> Iterator[Begin]:
+    """What has work done, by this process or by the workers of a cluster.
+
+    Args:
+        by: they.
+        gpus: 1 if the work is for one; workers may share it.
+    """
+    if by.engine == "local":
+        yield at_once
+        return
+    with connected(by.address, workers=by.number, cpus=by.threads, gpus=gpus) as ray:
+        share = gpus * gpu_share(by.number, ray.cluster_resources().get("GPU", 0))
+        task = ray.remote(_remote).options(num_cpus=by.threads, num_gpus=share, max_retries=RETRIES)
+        running = []
+
+        def begin(work: Callable[[], Any]) -> Callable[[], Any]:
+            running.append(task.remote(by.threads, versions(), work))
+            return partial(fetched, ray, running[-1], "a candidate")
+
+        try:
+            yield begin
+        finally:
+            for reference in running:
+                ray.cancel(reference)
+
+
+def _remote(threads: int, driver: dict[str, str], work: Callable[[], Any]) -> Any:
+    """What a worker does."""
+    check_versions(driver)
+    torch.set_num_threads(threads)
+    return work()
 
 
 def gpu_share(workers: int, gpus: float) -> float:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 #: How the name of a file ends that is being written, or whose writer was killed.
 UNFINISHED = ".unfinished"
+#: Files that wait for the disk at the same time.
+WAITING = 8
 
 
 def write_together(folder: Path, files: dict[str, bytes]) -> None:
@@ -29,8 +32,8 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
             written.append((temporary, folder / name))
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        with ThreadPoolExecutor(WAITING) as waiting:  # together hardly longer than one alone
+            list(waiting.map(_to_disk, (temporary for temporary, _ in written)))
         for temporary, place in written:
             os.chmod(temporary, 0o644)
             os.replace(temporary, place)
@@ -43,6 +46,12 @@ def write_json(folder: Path, name: str, content: Any) -> None:
     """Write JSON for people and machines; NaN is an error."""
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     write_together(folder, {name: text.encode()})
+
+
+def _to_disk(path: str) -> None:
+    """Wait until a file is on the disk."""
+    with open(path, "r+b") as file:
+        os.fsync(file.fileno())
 
 
 def clear_unfinished(folder: Path, unless: str) -> None:

@@ -45,6 +45,9 @@ Set = Annotated[
 Address = Annotated[
     str | None, typer.Option(help="of ray: host:port of a cluster; one is started here by default")
 ]
+WorkerCount = Annotated[
+    int, typer.Option(min=1, help="of ray: processes, where it is started here")
+]
 Downscale = Annotated[int, typer.Option(min=1, help="the images first, by this factor")]
 Open = Annotated[
     bool | None,

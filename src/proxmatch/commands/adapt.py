@@ -10,8 +10,11 @@ import typer
 
 from proxmatch.commands import _images, _screen
 from proxmatch.commands._options import (
+    Address,
     Device,
     Downscale,
+    Engine,
+    EngineChoice,
     From,
     Json,
     MaybeModel,
@@ -19,6 +22,7 @@ from proxmatch.commands._options import (
     Seed,
     Set,
     Threads,
+    WorkerCount,
     compute,
     load_sources,
 )
@@ -49,6 +53,9 @@ def command(
         str | None, typer.Option(help="that decides what is best; needed with --measurements")
     ] = None,
     options: Set = None,
+    engine: Engine = EngineChoice.LOCAL,
+    workers: WorkerCount = 2,
+    address: Address = None,
     seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = None,
@@ -57,7 +64,8 @@ def command(
     """Adapt a denoiser to a few images, and say whether that helped.
 
     Of several denoisers (--from), or of all that come with it if none is named, the one that is
-    nearest to the images is adapted. The result is written to OUT/model. Exit code 1: nothing
+    nearest to the images is adapted. With --engine ray the candidates of auto that wait for no
+    other are tried at the same time. The result is written to OUT/model. Exit code 1: nothing
     better was found.
 
     Example: proxmatch adapt --images my-faces --problem deblurring --out adapted
@@ -68,6 +76,7 @@ def command(
     """
     import torch
 
+    from proxmatch._internal.cluster import Workers
     from proxmatch._internal.locks import owned
     from proxmatch.errors import InputError
 
@@ -80,9 +89,10 @@ def command(
     place = compute(device, threads)
     choice = load_sources(model, sources, place)
     source = next(iter(choice.values()))
-    _check(method, images, steps, budget)
+    _check(method, images, steps, budget, engine)
     given = _images.pictures(images or measurements or out, number, source.channels, downscale)
-    arguments: dict[str, Any] = {"method": method, "seed": seed}
+    by = Workers(engine.value, workers, address, threads or 1)
+    arguments: dict[str, Any] = {"method": method, "seed": seed, "workers": by}
     if measurements is None:
         arguments["images"] = given
     elif len({y.shape for y in given}) > 1:
@@ -135,7 +145,9 @@ def _tried(result: AdaptationResult) -> Any:
     return _screen.table(header, rows, f"tried, on {where}")
 
 
-def _check(method: str, images: Path | None, steps: int | None, budget: float | None) -> None:
+def _check(
+    method: str, images: Path | None, steps: int | None, budget: float | None, engine: EngineChoice
+) -> None:
     """Refuse options that do not apply to the method."""
     from proxmatch.errors import InputError
 
@@ -146,6 +158,8 @@ def _check(method: str, images: Path | None, steps: int | None, budget: float | 
         raise InputError(f"--steps is for methods that train, not {method}")
     if budget is not None and (way.role != "auto" or images is None):
         raise InputError("--budget is for --method auto with --images")
+    if engine is EngineChoice.RAY and (way.role != "auto" or budget is not None):
+        raise InputError("--engine ray is for --method auto without a --budget")
 
 
 def _problem(source: Any, given: list[Any], problem: str, options: list[str], clean: bool) -> Any:

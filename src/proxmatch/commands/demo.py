@@ -67,7 +67,8 @@ def _table(story: Story) -> RenderableType:
         (row.name, *(f"{value:.2f}" for value in (*row.psnr, row.mean)), row.strength)
         for row in story.rows
     ]
-    return _screen.table(("PSNR in dB", *names, "mean", "strength"), rows, story.plan.damage)
+    title = f"{story.plan.damage.capitalize()} pictures, reconstructed: higher is better"
+    return _screen.table(("PSNR in dB", *names, "mean", "strength"), rows, title)
 
 
 def _lines(written: Written) -> list[str]:

@@ -22,6 +22,7 @@ from proxmatch.commands._options import (
     Seed,
     Set,
     Threads,
+    WorkerCount,
     compute,
     load_model,
 )
@@ -54,9 +55,7 @@ def command(
         typer.Option("--sheet", help="before/after sheets, metrics.csv and index.html beside them"),
     ] = False,
     engine: Engine = EngineChoice.LOCAL,
-    workers: Annotated[
-        int, typer.Option(min=1, help="of ray: processes, where it is started here")
-    ] = 2,
+    workers: WorkerCount = 2,
     address: Address = None,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -78,8 +77,9 @@ def command(
     Example: proxmatch reconstruct gs-faces faces --problem super-resolution --set factor=2
     --simulate --out measured
     """
+    from proxmatch._internal.cluster import Workers
     from proxmatch._internal.locks import owned
-    from proxmatch.reconstruction.batch import FileBatch, Workers
+    from proxmatch.reconstruction.batch import FileBatch
 
     place = compute(device, threads)
     job = FileBatch.planned(

@@ -12,9 +12,12 @@ from proxmatch.commands._options import Json
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="what `reproduce` or `demo` wrote")],
+    folder: Annotated[Path, typer.Argument(help="what `reproduce` wrote")],
     out: Annotated[
         Path | None, typer.Option(help="the file; report.html in the folder by default")
+    ] = None,
+    whole: Annotated[
+        Path | None, typer.Option(help="what `demo` wrote: its whole pictures come first")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
     json: Json = False,
@@ -23,7 +26,7 @@ def command(
 
     Any part of the folder may be missing, so a run that is not finished has a page as well.
 
-    Example: proxmatch report runs/cpu --open
+    Example: proxmatch report results/cpu --whole demo-out --open
     """
     import warnings
 
@@ -31,7 +34,7 @@ def command(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        page = write_report(folder, out)
+        page = write_report(folder, out, whole=whole)
     notes = [str(warning.message) for warning in caught]
     for note in () if json else notes:
         _screen.say(f"note: {note}")

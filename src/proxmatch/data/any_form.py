@@ -30,6 +30,8 @@ from proxmatch.errors import InputError
 #: What whole numbers are divided by.
 WHITE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 CHANNELS = (1, 2, 3)
+#: Images are in [0, 1]. Beyond this they are in other units: 0 to 255, or 0 to 65535.
+BRIGHTEST = 10.0
 
 
 def read_image(path: str | PathLike[str], channels: int | None = None) -> Tensor:
@@ -128,6 +130,20 @@ def image_batch(images: Any, channels: int | None = None, like: Tensor | None = 
     return batch if like is None else batch.to(like)
 
 
+def check_brightness(images: Tensor) -> None:
+    """Refuse images that are not in the range [0, 1] that all denoisers expect.
+
+    Raises:
+        InputError: they are in other units.
+    """
+    peak = float(images.abs().max()) if images.numel() else 0.0
+    if peak > BRIGHTEST:
+        raise InputError(
+            f"the images go up to {peak:.4g}, but white is 1; divide 8-bit images by 255, 16-bit "
+            "ones by 65535, and any other by what is white"
+        )
+
+
 def _images(given: Any, channels: int | None) -> Iterable[Tensor]:
     if isinstance(given, Tensor):
         yield from _split(_scaled(given))
@@ -163,8 +179,22 @@ def converted(image: Tensor, channels: int | None) -> Tensor:
     raise InputError(f"an image of {len(image)} channels is given where {channels} are needed")
 
 
+def check_real(images: Tensor) -> None:
+    """Refuse complex numbers.
+
+    Raises:
+        InputError: saying how they are given instead.
+    """
+    if images.is_complex():
+        raise InputError(
+            "complex images are given as two channels, the real and the imaginary part: "
+            "torch.view_as_real(x).movedim(-1, 1) for x of shape (B, H, W)"
+        )
+
+
 def _scaled(pixels: Tensor) -> Tensor:
     """Floating point in [0, 1]."""
+    check_real(pixels)
     if pixels.is_floating_point():
         return pixels
     if pixels.dtype not in WHITE:
@@ -188,6 +218,8 @@ def _split(pixels: Tensor) -> Sequence[Tensor]:
 
 
 def _channels_first(array: np.ndarray[Any, Any]) -> Tensor:
+    if array.dtype.kind == "c":
+        check_real(torch.from_numpy(array))
     if array.dtype.kind not in "fu" or array.dtype == np.float16:
         raise InputError(
             f"an array of {array.dtype} is not an image; give float32, uint8 or uint16"
@@ -198,7 +230,7 @@ def _channels_first(array: np.ndarray[Any, Any]) -> Tensor:
         pixels = pixels.movedim(-1, -3)
     elif pixels.ndim == 3 and pixels.shape[0] not in CHANNELS:
         raise InputError(
-            f"an array of shape {array.shape} is not an image (H, W) or (H, W, C); a stack of gray "
-            "images is (N, H, W, 1)"
+            f"an array of shape {array.shape} is not an image (H, W) or (H, W, C) with C = 1, 2 or "
+            "3; a stack of gray images is (N, H, W, 1)"
         )
     return pixels.float() if pixels.dtype == torch.float64 else pixels

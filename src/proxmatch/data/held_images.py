@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proxmatch._internal.randomness import fingerprint
-from proxmatch.data.any_form import image_list
+from proxmatch.data.any_form import check_brightness, image_list
 from proxmatch.data.domain import ImageDomain
 from proxmatch.errors import InputError
 
@@ -26,7 +26,7 @@ class HeldImages:
         fingerprint: number of images, and hash of their pixels.
 
     Raises:
-        InputError: an image is too small, or has other channels.
+        InputError: an image is too small, has other channels, or its white is not 1.
 
     Example:
         >>> held = HeldImages(torch.rand(2, 3, 12, 10), 8, 3)
@@ -43,6 +43,7 @@ class HeldImages:
                     f"image {number} is {tuple(image.shape)}; training needs {channels} channel(s) "
                     f"and at least {size} x {size} pixels"
                 )
+            check_brightness(image)
         self.fingerprint = fingerprint(self._images)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:

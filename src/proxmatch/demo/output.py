@@ -3,6 +3,7 @@
 demo.html            the page
 demo.json            the numbers
 astronaut.png ...    damaged, reconstructed and true, with a detail
+whole/               the same one by one, with an index, for `proxmatch report`
 pictures/, crops/    the true pictures, and the crops that were adapted to
 adapted/             the adapted denoiser
 """
@@ -19,14 +20,15 @@ from proxmatch.data import encode_image
 from proxmatch.demo.setup import Setup
 from proxmatch.demo.sheet import sheet
 from proxmatch.demo.story import Story
-from proxmatch.demo.web_page import page
+from proxmatch.demo.web_page import page, pictures as shown
 from proxmatch.demo.words import certificate, commands, python, sentences
 from proxmatch.denoisers import save
 from proxmatch.errors import InputError
+from proxmatch.records import WHOLE, write_whole
 
 RECORD = "demo.json"
 PAGE = "demo.html"
-FOLDERS = ("pictures", "crops", "adapted")
+FOLDERS = ("pictures", "crops", "adapted", WHOLE)
 FORMAT = "proxmatch demo"
 
 
@@ -94,7 +96,9 @@ def write(story: Story, out: Path) -> Written:
         file.unlink()  # of an earlier demo, maybe with more of them
     write_together(out / "crops", crops)
     save(story.adapted, out / "adapted")
-    html = page(story, told["says"], told["certificate"], commands(story, out), python(story, out))
+    whole = shown(story, told["says"])
+    write_whole(out, whole.about, whole.files)
+    html = page(story, whole, told["certificate"], commands(story, out), python(story, out))
     write_together(out, {**sheets, PAGE: html})
     return Written(out / PAGE, tuple(out / name for name in sheets), told)
 

@@ -28,8 +28,9 @@ class Setup:
         reduce: factor by which all of them are made smaller first, with an area filter.
         problem: name of the inverse problem; what it measures is a picture of the same size.
         options: of the problem, as on the command line.
-        damage: what the problem does to a picture, as a sentence.
+        damage: how the problem leaves a picture, as adjectives.
         wrong: a denoiser of another domain.
+        known: what that one was trained on.
         right: one of this domain.
         crops: of each of the other pictures.
         size: their side.
@@ -51,8 +52,9 @@ class Setup:
     reduce: int = 2
     problem: str = "deblurring"
     options: tuple[str, ...] = ()
-    damage: str = "The pictures are blurred and noisy."
+    damage: str = "blurred and noisy"
     wrong: str = "gs-histology"
+    known: str = "tissue under a microscope"
     right: str = "gs-photographs"
     crops: int = 2
     size: int = 64

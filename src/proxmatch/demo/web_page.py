@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor
@@ -11,15 +11,17 @@ from torch import Tensor
 from proxmatch._internal.palette import BLUE, BROWN, GRAY, RED
 from proxmatch.data import encode_image
 from proxmatch.demo.sheet import detail
-from proxmatch.demo.story import Scene, Story
+from proxmatch.demo.story import Story
 from proxmatch.demo.words import called, count, listed
 from proxmatch.methods import INK
+from proxmatch.records import Scene, View
 from proxmatch.report.album import uri
 from proxmatch.report.document import document
 from proxmatch.report.method_styles import Style
+from proxmatch.report.whole import ShownScene, ShownWhole
 
-STYLES = ("page.css", "parts.css", "demo.css")
-SCRIPTS = ("common.js", "chart.js", "demo.js")
+STYLES = ("page.css", "parts.css", "whole.css", "demo.css")
+SCRIPTS = ("common.js", "whole.js", "chart.js", "demo.js")
 #: How the rows look.
 LOOKS = {
     "wrong": Style("wrong denoiser", GRAY, "2 3", "square"),
@@ -31,29 +33,22 @@ LOOKS = {
 }
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One way to look at a picture.
-
-    Attributes:
-        key: of a row, ``measured`` or ``truth``.
-        label: what it is.
-        psnr: in dB, of a row.
-        picture: a data URI.
-    """
-
-    key: str
-    label: str
-    psnr: float | None
-    picture: str
-
-
-def page(story: Story, says: Sequence[str], certificate: str, commands: str, python: str) -> bytes:
-    """The page.
+def pictures(story: Story, says: Sequence[str]) -> ShownWhole:
+    """The whole pictures: measured, by every method, and true.
 
     Args:
         story: what happened.
         says: the same in sentences.
+    """
+    return ShownWhole(tuple(says), tuple(_scene(story, i) for i in range(len(story.scenes))))
+
+
+def page(story: Story, whole: ShownWhole, certificate: str, commands: str, python: str) -> bytes:
+    """The page.
+
+    Args:
+        story: what happened.
+        whole: its pictures.
         certificate: in one line.
         commands: that do the same.
         python: likewise.
@@ -64,8 +59,8 @@ def page(story: Story, says: Sequence[str], certificate: str, commands: str, pyt
         "demo.html.j2",
         STYLES,
         SCRIPTS,
-        _numbers(story),
-        says=says,
+        _numbers(story, whole),
+        whole=whole,
         certificate=certificate,
         commands=commands,
         python=python,
@@ -75,47 +70,45 @@ def page(story: Story, says: Sequence[str], certificate: str, commands: str, pyt
         looks=LOOKS,
         best=best,
         best_mean=max(row.mean for row in story.rows),
-        scenes=[(scene, _stages(story, i)) for i, scene in enumerate(story.scenes)],
         crops=[uri(encode_image(crop)) for crop in story.crops],
         crop_names=listed([called(name) for name in plan.others]),
         crop_count=count(len(story.crops)),
         judged_count=count(min(plan.judged, len(story.crops))),
-        called=called,
     )
 
 
-def _stages(story: Story, number: int) -> list[Stage]:
+def _scene(story: Story, number: int) -> ShownScene:
     scene = story.scenes[number]
-    return [
-        Stage("measured", "measured", None, _png(scene.measured)),
+    shown: list[tuple[str, str, float | None, Tensor]] = [
+        ("measured", "measured", None, scene.measured),
         *(
-            Stage(row.key, LOOKS[row.key].label, row.psnr[number], _png(row.images[number]))
+            (row.key, LOOKS[row.key].label, row.psnr[number], row.images[number])
             for row in story.rows
         ),
-        Stage("truth", "truth", None, _png(scene.truth)),
+        ("truth", "truth", None, scene.truth),
     ]
+    name = scene.about.name
+    about = Scene(
+        name=name,
+        label=called(name),
+        detail=detail(scene.about, *scene.truth.shape[1:]),
+        views=[
+            View(key=key, label=label, psnr=psnr, file=f"{name}-{key}.png")
+            for key, label, psnr, _ in shown
+        ],
+    )
+    return ShownScene(about, tuple(encode_image(image) for *_, image in shown))
 
 
-def _numbers(story: Story) -> dict[str, Any]:
+def _numbers(story: Story, whole: ShownWhole) -> dict[str, Any]:
     return {
         "methods": {key: asdict(style) for key, style in LOOKS.items()},
         "warm": story.warm,
-        "pictures": {scene.about.name: _of(story, i) for i, scene in enumerate(story.scenes)},
-    }
-
-
-def _of(story: Story, number: int) -> dict[str, Any]:
-    scene: Scene = story.scenes[number]
-    height, width = scene.truth.shape[1:]
-    return {
-        "label": called(scene.about.name),
-        "size": [width, height],
-        "detail": list(detail(scene.about, height, width)),
+        "whole": whole.numbers(),
         "curves": {
-            row.key: [round(value, 3) for value in row.curves[number]] for row in story.rows
+            scene.about.name: {
+                row.key: [round(value, 3) for value in row.curves[number]] for row in story.rows
+            }
+            for number, scene in enumerate(story.scenes)
         },
     }
-
-
-def _png(image: Tensor) -> str:
-    return uri(encode_image(image))

@@ -41,8 +41,9 @@ def sentences(story: Story) -> list[str]:
     gain, lead = adapted.mean - wrong.mean, adapted.mean - best.mean
     crops = f"{count(len(story.crops))} crops of other pictures"
     first = (
-        f"{plan.damage} {plan.wrong}, which never saw a photograph, reconstructs the "
-        f"{count(len(story.scenes))} pictures with {wrong.mean:.1f} dB, and diagnose {calls}."
+        f"{plan.wrong} was trained on {plan.known}. It reconstructs the "
+        f"{count(len(story.scenes))} {plan.damage} pictures with {wrong.mean:.1f} dB, and diagnose "
+        f"{calls}."
     )
     second = (
         f"After {plan.steps} training steps on {crops} "

@@ -25,12 +25,14 @@ from torch import Tensor, nn
 
 from proxmatch._internal.hardware import full_precision
 from proxmatch.denoisers.inverse import (
+    FIRST,
     SINGLE,
     Inverse,
     anderson,
     by_formula,
     default_tolerance,
     newton_cg,
+    quasi_newton,
 )
 from proxmatch.denoisers.networks import is_map
 from proxmatch.errors import InputError, LevelWarning, NotConvergedWarning
@@ -66,6 +68,8 @@ class Recipe:
         rate: learning rate of a gentle training.
         batch: images per step of it.
         steps: number of its steps, with fewer than five images and with more.
+        matrices: rate of Muon for the convolutions between hidden layers in a gentle training at
+            all noise levels; None to train them like the other weights.
     """
 
     epochs: int = 20
@@ -75,6 +79,7 @@ class Recipe:
     rate: float = 3e-4
     batch: int = 4
     steps: tuple[int, int] = (100, 100)
+    matrices: float | None = None
 
 
 #: Fields of a configuration that may be set on a denoiser after it was made.
@@ -266,9 +271,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         """Solve D(z) = u, image by image within one batch.
 
         First comes an accelerated fixed-point iteration z <- u + z - D(z), in float32 as far as
-        that goes. Then, if h is convex by construction, images that are not solved yet go on with
-        Newton-CG on z -> h(z) - <u, z>. Otherwise the iteration continues in the precision of u,
-        and an image may not converge (u outside the range of D, or L >= 1).
+        that goes. If h is convex by construction, it is short, and what is not solved then is
+        minimized, z -> h(z) - <u, z>: by a quasi-Newton method, and by Newton-CG where that gives
+        up or the precision is double. Otherwise the iteration continues in the precision of u, and
+        an image may not converge (u outside the range of D, or L >= 1).
 
         Args:
             u: ``(B, C, H, W)``.
@@ -276,8 +282,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             initial: where to start; u itself by default.
             tolerance: on the relative residual of :class:`Inverse`; by default 1e-5 in float32 and
                 1e-10 in float64.
-            max_iterations: bound on the evaluations of D in the first phase, and on the Newton
-                steps in the second.
+            max_iterations: bound on the evaluations of D in the first phase and on the Newton steps
+                in the last; the phase between them has five times as many evaluations.
         """
         u, start = self._inverse_arguments(u, initial)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
@@ -320,11 +326,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             rough = deepcopy(self).float() if double else self
         levels = each(sigma)
 
-        def fixed_point(of: ProximalDenoiser, u: Tensor, z: Tensor, tolerance: float) -> Inverse:
-            def step(z: Tensor, places: Tensor) -> Tensor:
-                return of.forward(z, sigma if levels is None else levels[places])
-
-            return anderson(step, u, z, tolerance, max_iterations)
+        def apply(of: ProximalDenoiser) -> Callable[[Tensor, Tensor], Tensor]:
+            return lambda z, places: of.forward(z, sigma if levels is None else levels[places])
 
         def linearize(z: Tensor) -> Linearization:
             if rough is self:
@@ -333,13 +336,18 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             return self.forward(z, sigma), lambda v: at()(v)
 
         enough = 0.9 * max(tolerance, SINGLE) if double else tolerance
-        found = fixed_point(rough, u.float(), start.float(), enough)
+        most = min(FIRST, max_iterations) if self.always_convex else max_iterations
+        single = u.float()
+        found = anderson(apply(rough), single, start.float(), enough, most)
         spent = found.iterations + int(warm)
+        if self.always_convex and not bool(found.converged.all()):
+            found = quasi_newton(apply(rough), single, found.z, enough, 5 * max_iterations)
+            spent = spent + found.iterations
         if self.always_convex and (double or not bool(found.converged.all())):
             found = newton_cg(linearize, u, found.z.to(u), tolerance, max_iterations)
             spent = spent + found.iterations
         elif double:
-            found = fixed_point(self, u, found.z.to(u), tolerance)
+            found = anderson(apply(self), u, found.z.to(u), tolerance, max_iterations)
             spent = spent + found.iterations
         return replace(found, iterations=spent)
 
@@ -412,9 +420,10 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         if self.levels is not None:
             low, high = self.levels
             if lowest < low * (1 - LEEWAY) or highest > high * (1 + LEEWAY):
+                units = "; divide levels of 8-bit images by 255" if highest > 1 else ""
                 warnings.warn(
                     f"the noise level {lowest if lowest < low else highest:.4g} is outside "
-                    f"[{low:g}, {high:g}], which this denoiser was trained for",
+                    f"[{low:g}, {high:g}], which this denoiser was trained for{units}",
                     LevelWarning,
                     stacklevel=4,
                 )
@@ -446,7 +455,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         if x.shape[1] != self.channels:
             raise InputError(
                 f"this denoiser takes {self.channels} channel(s), the images have {x.shape[1]}; "
-                "convert them, or load a denoiser made for them"
+                "lift it with proxmatch.transforms.Lifted, convert them, or load one made for them"
             )
         if min(x.shape) == 0:
             raise InputError(f"the batch is empty: shape {tuple(x.shape)}")

@@ -104,6 +104,18 @@ def save(denoiser: ProximalDenoiser, folder: str | Path) -> Path:
         >>> load(save(denoiser, "mine")).channels
         1
     """
+    files = packed(denoiser)
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_together(folder, files)
+    except OSError as error:
+        raise CheckpointError(f"cannot write a checkpoint to {folder}: {error}") from error
+    return folder
+
+
+def packed(denoiser: ProximalDenoiser) -> dict[str, bytes]:
+    """The files that :func:`save` writes, by name."""
     if not isinstance(denoiser, ProximalDenoiser):
         raise CheckpointError(
             f"{type(denoiser).__name__} is no denoiser of proxmatch; of a network of your own, "
@@ -140,13 +152,7 @@ def save(denoiser: ProximalDenoiser, folder: str | Path) -> Path:
         text = json.dumps(content_of, indent=2, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"the record of the model holds what JSON cannot: {error}") from error
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_together(folder, {WEIGHTS: content, CONFIG: text.encode()})
-    except OSError as error:
-        raise CheckpointError(f"cannot write a checkpoint to {folder}: {error}") from error
-    return folder
+    return {WEIGHTS: content, CONFIG: text.encode()}
 
 
 def load(
@@ -170,9 +176,30 @@ def load(
         3
     """
     folder = _find(source)
-    config = _read_config(folder / CONFIG)
+    files = {name: _content(folder / name) for name in (CONFIG, WEIGHTS)}
+    return unpacked(files, folder, network=network, device=device, dtype=dtype)
+
+
+def unpacked(
+    files: Mapping[str, bytes],
+    folder: Path,
+    *,
+    network: nn.Module | Callable[[], nn.Module] | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+) -> ProximalDenoiser:
+    """The opposite of :func:`packed`; the rest is as in :func:`load`.
+
+    Args:
+        files: contents by name.
+        folder: they come from, for the error messages.
+        network: of your own class.
+        device: where to put the denoiser.
+        dtype: what to convert it to.
+    """
+    config = _read_config(files[CONFIG], folder / CONFIG)
     with torch.inference_mode(False):
-        state = _read_weights(folder / WEIGHTS, config.weights)
+        state = _read_weights(files[WEIGHTS], folder / WEIGHTS, config.weights)
         own = deepcopy(network) if isinstance(network, nn.Module) else network and network()
         parts = {} if own is None else {"network": own}
         denoiser = build(
@@ -324,10 +351,17 @@ def _find(source: str | Path) -> Path:
     return folder
 
 
-def _read_config(path: Path) -> Checkpoint:
+def _content(path: Path) -> bytes:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"), object_hook=_respelled)
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _read_config(content: bytes, path: Path) -> Checkpoint:
+    try:
+        raw = json.loads(content.decode(), object_hook=_respelled)
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(raw, dict) or raw.get("format") != "proxmatch":
         raise CheckpointError(f"{path} is not the configuration of a proxmatch model")
@@ -356,11 +390,7 @@ def _architecture(config: Checkpoint, path: Path) -> BaseModel:
         raise CheckpointError(f"{path}: architecture: {explain(error)}") from error
 
 
-def _read_weights(path: Path, digest: str) -> dict[str, Tensor]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+def _read_weights(content: bytes, path: Path, digest: str) -> dict[str, Tensor]:
     try:
         state: dict[str, Tensor] = safetensors.torch.load(content)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:

@@ -28,7 +28,7 @@ from pydantic import (
 from torch import Tensor, nn
 from torch.func import vjp
 
-from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Recipe, leaf
 from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
 from proxmatch.denoisers.networks import DnCNN, DRUNet, FFDNet, Network, is_map
 from proxmatch.denoisers.smoothing import SHARPNESS, kinks, smooth
@@ -166,6 +166,7 @@ class GradientStep(ProximalDenoiser):
     trainable = True
     penalized = True
     mixable = True
+    recipe = Recipe(matrices=1e-3)
     # Convolutions are faster this way on a CPU, and no slower on a GPU.
     memory_format = torch.channels_last
 
@@ -219,6 +220,11 @@ class GradientStep(ProximalDenoiser):
         Warns:
             NotSmoothWarning: it has kinks, where D jumps and is not a proximal map.
         """
+        if not isinstance(network, nn.Module):
+            raise InputError(
+                f"a gradient step is one of a torch.nn.Module, got {type(network).__name__}; write "
+                "a function as the forward of a module, or use it as it is, without a potential"
+            )
         given = describe(network, channels, told=told, residual=residual, multiple=multiple)
         kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
         if given.told != "nothing":

@@ -1,4 +1,4 @@
-"""Solving D(z) = u for a batch of images: accelerated fixed-point iteration and Newton-CG."""
+"""Solving D(z) = u for a batch of images: accelerated fixed point, quasi-Newton, Newton-CG."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ def default_tolerance(dtype: torch.dtype) -> float:
 
 #: Iterations between two checks of which images are solved, where a check waits for the device.
 LOOK = 5
+#: Evaluations of D after which something else than a fixed point is tried, if h is convex.
+FIRST = 60
 #: Relative residual down to which float32 is as good as float64.
 SINGLE = 1e-6
 
@@ -226,6 +228,129 @@ def anderson(
             z = x - (weights[:, None] @ dx[:, :used])[:, 0]
             z = torch.where(z.sum(1, keepdim=True).isfinite(), z, best)
     return Inverse(best.view_as(u), residual, iterations, residual <= tolerance)
+
+
+#: The slope along a quasi-Newton step must fall to this fraction, in so many trials.
+FALLEN, TRIALS = 0.9, 5
+#: It gives up when so many evaluations have not halved the residual.
+PATIENCE = 200
+#: Numbers that its memory may hold.
+MEMORY = 1 << 26
+
+
+@torch.no_grad()
+def quasi_newton(
+    step: Callable[[Tensor, Tensor], Tensor],
+    u: Tensor,
+    start: Tensor,
+    tolerance: float,
+    max_iterations: int,
+    memory: int = 100,
+) -> Inverse:
+    r"""L-BFGS for D(z) = u, where D = grad h: it minimizes the convex h(z) - <u, z>.
+
+    Where J_D is badly conditioned and changes fast, as for an LPN with a small alpha, neither a
+    fixed point nor Newton's method gets far. Each image has its own memory of pairs s = z' - z and
+    y = D(z') - D(z), scaled such that <s, y> = 1, and keeps its best point. A step is taken where
+    the slope along it has fallen to :data:`FALLEN`; otherwise its length is corrected by a secant,
+    at the next evaluation. With the pairs as columns of S and Y, R the upper triangle of S^T Y by
+    age and g = D(z) - u, the direction is -H g (Byrd, Nocedal and Schnabel, 1994):
+
+        H g = c g + S R^{-T} ((I + c Y^T Y) R^{-1} S^T g - c Y^T g) - c Y R^{-1} S^T g.
+
+    Args:
+        step: z and the places of its images in the batch -> D(z).
+        u: right-hand sides, ``(B, ...)``.
+        start: where to start.
+        tolerance: on the residual.
+        max_iterations: bound on the evaluations of D.
+        memory: pairs that are kept, fewer of large images.
+    """
+    scale, goal, z = residual_scale(u), u.flatten(1), start.flatten(1)
+    memory = max(2, min(memory, MEMORY // (2 * z.numel())))
+    best, residual = z.clone(), torch.full_like(scale, torch.inf)
+    iterations = torch.zeros_like(scale, dtype=torch.long)
+    improved = torch.zeros_like(iterations)  # at which iteration the residual was halved
+    halved = residual.clone()
+    s, y = (z.new_zeros(len(z), memory, z.shape[1]) for _ in range(2))
+    exact = finest(z.device)
+    sy, yy = (torch.zeros(len(z), memory, memory, dtype=exact, device=z.device) for _ in range(2))
+    g = direction = torch.zeros_like(z)
+    slope, length, trials = (torch.zeros_like(scale) for _ in range(3))
+    size = torch.ones_like(scale)  # c
+    going = torch.ones_like(scale, dtype=torch.bool)
+    live = torch.arange(len(z), device=z.device)
+    for k in range(max_iterations):
+        trial = z + length[:, None] * direction
+        there = torch.zeros_like(g)
+        there[live] = step(trial[live].view(-1, *u.shape[1:]), live).flatten(1) - goal[live]
+        iterations += going
+        now = there.norm(dim=1) / scale
+        better = going & (now < residual)
+        best = torch.where(better[:, None], trial, best)
+        residual = torch.where(better, now, residual)
+        progress = residual < 0.5 * halved
+        halved = torch.where(progress, residual, halved)
+        improved = torch.where(progress, k, improved)
+        going = (residual > tolerance) & (k - improved < PATIENCE)
+        if z.device.type == "cpu" or k % LOOK == LOOK - 1:  # elsewhere a check waits for the device
+            live = going.nonzero().flatten()
+            if not len(live):
+                break
+
+        after = _dot(there, direction)
+        taken = (after.abs() <= FALLEN * slope.abs()) | (trials >= TRIALS)
+        ds, dy = (torch.where(taken[:, None], v, 0) for v in (trial - z, there - g))
+        product, square = _dot(ds, dy), _dot(dy, dy)
+        sound = product > torch.finfo(z.dtype).eps * square
+        root = torch.where(sound, product, 1).rsqrt()
+        new, used = k % memory, min(k + 1, memory)
+        s[:, new], y[:, new] = (torch.where(sound, root, 0)[:, None] * v for v in (ds, dy))
+        size = torch.where(sound, product / square.clamp_min(torch.finfo(z.dtype).tiny), size)
+        z, g = (torch.where(taken[:, None], a, b) for a, b in ((trial, z), (there, g)))
+        held = s[:, :used], y[:, :used], sy[:, :used, :used], yy[:, :used, :used]
+        found = -_preconditioned(*held, g, size, new)
+        falls = _dot(g, found)
+        bad = ~(falls < 0)  # rounding, or not finite
+        found = torch.where(bad[:, None], -g, found)
+        falls = torch.where(bad, -_dot(g, g), falls)
+        shorter = (slope / (slope - after)).clamp(0.1, 10).nan_to_num(0.1)
+        direction = torch.where(taken[:, None], found, direction)
+        slope = torch.where(taken, falls, slope)
+        length = torch.where(taken, 1, shorter * length)
+        trials = torch.where(taken, 0, trials + 1)
+    return Inverse(best.view_as(u), residual, iterations, residual <= tolerance)
+
+
+def _preconditioned(
+    s: Tensor, y: Tensor, sy: Tensor, yy: Tensor, g: Tensor, size: Tensor, new: int
+) -> Tensor:
+    """H g, ``(B, n)``; see :func:`quasi_newton`.
+
+    Args:
+        s: pairs, ``(B, m, n)``.
+        y: the same.
+        sy: S^T Y, ``(B, m, m)``, in which the newest pair is filled in.
+        yy: Y^T Y, likewise.
+        g: ``(B, n)``.
+        size: c, ``(B,)``.
+        new: place of the newest pair.
+    """
+    m = s.shape[1]
+    with_s = torch.stack([y[:, new], g], 1) @ s.transpose(1, 2)
+    with_y = torch.stack([s[:, new], y[:, new], g], 1) @ y.transpose(1, 2)
+    sy[:, :, new], sy[:, new] = with_s[:, 0], with_y[:, 0]
+    yy[:, :, new] = yy[:, new] = with_y[:, 1]
+    age = (new - torch.arange(m, device=s.device)) % m
+    upper = sy * (age[:, None] >= age)
+    empty = upper.diagonal(dim1=1, dim2=2) == 0
+    upper = upper + torch.diag_embed(empty.to(upper))
+    c = size.to(upper)[:, None]
+    solved: Tensor = torch.linalg.solve_ex(upper, with_s[:, 1].to(upper)).result
+    inner = solved + c * (yy @ solved[..., None])[..., 0] - c * with_y[:, 2]
+    outer: Tensor = torch.linalg.solve_ex(upper.transpose(1, 2), inner).result
+    weights = torch.stack([outer, -c * solved], 1).to(g)
+    return size[:, None] * g + (weights[:, :1] @ s + weights[:, 1:] @ y)[:, 0]
 
 
 def _least_squares(gram: Tensor, b: Tensor) -> Tensor:

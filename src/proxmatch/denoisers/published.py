@@ -42,6 +42,8 @@ GS_PREFIX = "student_grad.model."
 
 #: What the published networks were trained for, which their files do not say.
 LEVELS = {"ffdnet": (1e-3, 75 / 255), "drunet": (1e-3, 50 / 255)}
+#: Of a DnCNN with this many layers, which is not told the level.
+BLIND_LAYERS, BLIND_LEVELS = 20, (1e-3, 55 / 255)
 
 #: Settings of Prox-PnP under which its D is Id - grad g with N a DRUNet.
 HYPERPARAMETERS = {
@@ -287,21 +289,30 @@ def _plain(
     else:
         weights = _as_in_kair(state, origin)
         width, inputs = _shape(weights, "model.0.weight", origin)[:2]
-        if kind == "ffdnet" and inputs % FFDNet.UNSHUFFLE**2 != 1:
+        if kind == "ffdnet" and (inputs < 4 or inputs % FFDNet.UNSHUFFLE**2 != 1):
             raise CheckpointError(
-                f"{origin} reads {inputs} channels, FFDNet four for each of the image and one for "
-                "the level: it is a checkpoint of another kind"
+                f"{origin} reads {inputs} channel(s), FFDNet four for each of the image and one "
+                "for the level: it is a checkpoint of another kind"
+            )
+        blocks = sum(name.endswith("weight") for name in weights)
+        last = weights.get(f"model.{2 * blocks - 2}.weight")
+        if kind == "dncnn" and last is not None and len(last) != inputs:
+            raise CheckpointError(
+                f"{origin} reads {inputs} channels and returns {len(last)}, DnCNN as many as it "
+                "reads: it is a checkpoint of another kind"
             )
         found = {
             "channels": inputs // FFDNet.UNSHUFFLE**2 if kind == "ffdnet" else inputs,
             "widths": (width,),
-            "blocks": sum(name.endswith("weight") for name in weights),
+            "blocks": blocks,
         }
         default = {}
     kinked = {**default, **settings}.get("activation", "R") == "R"
     default |= {"network": kind, "levels": LEVELS.get(kind), "smooth": kinked}
     if kind in LEVELS:  # it is told the level
         default["sigma"] = SIGMA
+    elif found["blocks"] == BLIND_LAYERS:
+        default["levels"] = BLIND_LEVELS
     config = GradientStepConfig(**{**default, **_joined(found, settings)})
     return config, {f"network.{name}": t for name, t in weights.items()}
 

@@ -22,10 +22,11 @@ from proxmatch._internal.hardware import full_precision
 from proxmatch.data import image_batch
 from proxmatch.denoisers.plain import as_denoiser
 from proxmatch.errors import InputError
+from proxmatch.plots.shown import ShownSpectrum
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(ShownSpectrum):
     """Estimated extreme eigenvalues of the Jacobian of D at each image. They are estimates.
 
     Attributes:

@@ -174,15 +174,13 @@ class ScaledUNet(Network):
 
     @torch.no_grad()
     def inherit_(self, other: ScaledUNet) -> None:
-        """Start from the weights of another scaled UNet, which may be narrower and less deep.
+        """Start from the weights of another scaled UNet of the same widths.
 
-        N is unchanged: residual blocks that the other one lacks begin as the identity, and
-        channels that it lacks are read by none of its own at first. A network of one channel gets
-        N(x) = mean over channels of the other's N(x, x, x).
+        Residual blocks that the other one lacks begin as the identity, so that N is unchanged. A
+        network of one channel gets N(x) = mean over channels of the other's N(x, x, x).
 
         Args:
-            other: with as many scales, none wider and none with more blocks, and as many image
-                channels or, here, one.
+            other: with the same widths and no more blocks, and as many channels or, here, one.
 
         Raises:
             InputError: it does not fit.
@@ -194,35 +192,16 @@ class ScaledUNet(Network):
             given["head.weight"] = torch.cat([head.unflatten(1, (others, -1)).sum(1), level], 1)
             for name in ("tail.weight", "tail.bias"):
                 given[name] = given[name].unflatten(0, (others, -1)).mean(0)
-            others = 1
         mine = self.state_dict()
-        fits = all(n in mine and _holds(mine[n], t) for n, t in given.items())
-        if not fits or (channels, self.leak, self.contrast) != (others, other.leak, other.contrast):
+        foreign = any(n not in mine or mine[n].shape != t.shape for n, t in given.items())
+        if foreign or (self.leak, self.contrast) != (other.leak, other.contrast):
             raise InputError(
-                "the network to start from has wider or more scales, other channels, another "
-                "activation or more blocks"
+                "the network to start from has other widths, channels, activations or more blocks"
             )
-        for name, weight in mine.items():
-            if name in given:
-                _widen_(weight, given[name], transposed=name.startswith("up."))
-            elif ".second." in name:
-                weight.zero_()
-
-
-def _holds(larger: Tensor, smaller: Tensor) -> bool:
-    """Whether a weight has room for another one: channels may be fewer, the kernel is the same."""
-    here, there = larger.shape, smaller.shape
-    room = all(a >= b for a, b in zip(here[:2], there[:2], strict=False))
-    return len(here) == len(there) and here[2:] == there[2:] and room
-
-
-def _widen_(weight: Tensor, given: Tensor, *, transposed: bool) -> None:
-    """Put a weight into the first channels of a wider one; these read no channel beyond them."""
-    if weight.ndim > 1:
-        outputs, inputs = (1, 0) if transposed else (0, 1)
-        own = weight.narrow(outputs, 0, given.shape[outputs])
-        own.narrow(inputs, given.shape[inputs], weight.shape[inputs] - given.shape[inputs]).zero_()
-    weight[tuple(map(slice, given.shape))].copy_(given)
+        for name in mine.keys() - given.keys():
+            if ".second." in name:
+                mine[name].zero_()
+        self.load_state_dict(given, strict=False)
 
 
 def _blocks(width: int, number: int, leak: float) -> nn.Sequential:

@@ -42,6 +42,7 @@ from proxmatch.pnp import Denoise, PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.transforms import Relaxed, Tuned, choose_strength
 from proxmatch.transforms.fitting import fitting
+from proxmatch.transforms.strength import quick
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -251,7 +252,7 @@ def diagnose(
         loss=loss,
         best=standings[0].name,
         psnr=own.score,
-        as_it_is=float(psnr(trial.run(model).images, images).mean()),
+        as_it_is=float(psnr(trial.run(quick(model)).images, images).mean()),
         standings=tuple(standings),
         diverged=diverged,
         denoising=float(psnr(model(noisy, LEVEL), images).mean()),
@@ -311,7 +312,7 @@ class _Trial:
         return self(name, tuned)
 
     def __call__(self, name: str, tuned: Tuned[Any]) -> tuple[Candidate, PnPResult]:
-        run = self.run(tuned.denoiser)
+        run = self.run(_quick(tuned.denoiser))
         score = float(psnr(run.images, self.images).mean())
         seconds = sum(trial.seconds for trial in tuned.table)
         chosen = tuned.chosen
@@ -333,6 +334,11 @@ class _Trial:
         found = self.run(pair[0], reference=pair[1]).gap
         assert found is not None  # noqa: S101
         return found
+
+
+def _quick(denoiser: Denoise) -> Denoise:
+    """PSNR is told to 0.01 dB: :func:`quick` is precise enough."""
+    return quick(denoiser) if isinstance(denoiser, ProximalDenoiser) else denoiser
 
 
 def _recommended(verdict: Grade, name: str, best: Candidate, loss: float, own: Candidate) -> str:

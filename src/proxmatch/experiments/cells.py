@@ -19,7 +19,7 @@ from proxmatch._internal.files import write_together
 from proxmatch._internal.provenance import CORE, code_digest
 from proxmatch.records import Label
 
-Kind = Literal["model", "adaptation", "reconstruction", "pictures", "certificate"]
+Kind = Literal["model", "adaptation", "reconstruction", "pictures", "whole", "certificate"]
 
 #: What computes each kind, beside the core of proxmatch and ``work.py``.
 CODE: dict[Kind, tuple[str, ...]] = {
@@ -27,6 +27,7 @@ CODE: dict[Kind, tuple[str, ...]] = {
     "adaptation": ("losses", "learning"),
     "reconstruction": ("experiments/measure.py",),
     "pictures": ("experiments/strips.py",),
+    "whole": ("experiments/strips.py",),
     "certificate": ("theory", "experiments/certificates.py"),
 }
 

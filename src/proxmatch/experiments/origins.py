@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from proxmatch.denoisers import ProximalDenoiser, load, save, shipped
+from proxmatch.denoisers import ProximalDenoiser, load, shipped
 from proxmatch.denoisers.base import SET
-from proxmatch.denoisers.checkpoint import CONFIG, WEIGHTS
+from proxmatch.denoisers.checkpoint import CONFIG, WEIGHTS, packed, unpacked
 from proxmatch.errors import InputError
 from proxmatch.experiments.cells import Outcome
 from proxmatch.experiments.inputs import Data
@@ -86,24 +85,14 @@ def origin(
     return Origin(settings)
 
 
-def checkpoint(denoiser: ProximalDenoiser) -> dict[str, bytes]:
-    """The files of a denoiser."""
-    with tempfile.TemporaryDirectory() as folder:
-        save(denoiser, folder)
-        return {name: (Path(folder) / name).read_bytes() for name in (WEIGHTS, CONFIG)}
-
-
 def restored(outcome: Outcome, device: str = "cpu") -> ProximalDenoiser:
     """The denoiser that a cell left behind."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name in (WEIGHTS, CONFIG):
-            (Path(folder) / name).write_bytes(outcome.files[name])
-        return load(folder, device=device)
+    return unpacked(outcome.files, Path("a cell"), device=device)
 
 
 def _taken(where: str | Path) -> Origin:
     denoiser = load(where)  # any error is raised now
-    files = checkpoint(denoiser)
+    files = packed(denoiser)
     digest = hashlib.sha256(files[WEIGHTS] + files[CONFIG]).hexdigest()[:16]
     result = {"taken": Path(where).name, "status": "taken", "record": denoiser.record}
     return Origin({"fingerprint": digest}, Outcome(result, files))

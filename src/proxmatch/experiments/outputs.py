@@ -12,7 +12,15 @@ import torch
 
 from proxmatch._internal.files import write_json, write_together
 from proxmatch._internal.provenance import versions
-from proxmatch.experiments import certificates, collect, drawn, figures, panels, strips
+from proxmatch.experiments import (
+    certificates,
+    collect,
+    drawn,
+    figures,
+    panels,
+    strips,
+    whole_pictures,
+)
 from proxmatch.experiments.cells import Store
 from proxmatch.experiments.claims import decide, listed
 from proxmatch.experiments.findings import Findings
@@ -71,6 +79,7 @@ def write(
         common = {"size": scale.size, "iterations": scale.iterations}
         problems = {p: problem_of({**common, "problem": p}, channels) for p in scale.problems}
         strips.write(out, scale, data.inputs, plan.of("pictures"), store, problems)
+        whole_pictures.write(out, plan.of("whole"), store, families)
         (out / "figures").mkdir(exist_ok=True)
         certified = certificates.write(out, plan.of("certificate"), store)
         drawn.write(out, draw(out, scale, found, evidence, families), certified)

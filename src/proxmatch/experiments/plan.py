@@ -178,6 +178,16 @@ def _reconstructions(
                 "frames": [k for k in FRAMES if k <= scale.iterations],
             }
             yield cell("pictures", shown, labeled, model=model, reconstruction=found)
+        if (
+            data.embedded
+            and scale.whole
+            and relaxation == "chosen"
+            and label.problem == scale.problems[0]
+            and label.n in row.pictures
+            and label.set == 0
+        ):
+            drawn = {**common, **baseline, "tuning": tuning, "whole": list(scale.whole)}
+            yield cell("whole", drawn, labeled, model=model, reconstruction=found)
 
 
 def _certificates(

@@ -88,6 +88,8 @@ class Scale(_Settings):
         lipschitz_at: iterations k at whose queries z_k L is estimated.
         lanczos: iterations of that estimate.
         picture_images: how many test images are kept as pictures.
+        whole: pictures of ``skimage.data`` that are reconstructed whole, for the head of the page,
+            where the domains are embedded.
         certificate_images: how many of them are certified, for the first family; 0 for none.
         certificate_problems: what they are reconstructed from for it; None for all problems.
         certificate_iterations: of PnP for it; None for all.
@@ -112,6 +114,7 @@ class Scale(_Settings):
     lipschitz_at: tuple[Positive, ...] = (1, 10, 40)
     lanczos: Positive = 40
     picture_images: Count = 2
+    whole: tuple[str, ...] = ()
     certificate_images: Count = 0
     certificate_problems: tuple[str, ...] | None = None
     certificate_iterations: Positive | None = None

@@ -54,6 +54,7 @@ def quick() -> Scale:
         },
         baselines=_baselines(20, once, {1: 1}),
         picture_images=1,
+        whole=("astronaut", "cat"),
     )
 
 

@@ -11,22 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from proxmatch.baselines import BASELINES, Identity
 from proxmatch.data import ImageDomain
+from proxmatch.data.embedded import embedded_picture
+from proxmatch.denoisers.checkpoint import packed
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
 from proxmatch.experiments import strips
 from proxmatch.experiments.cells import Cell, Outcome
 from proxmatch.experiments.certificates import certificate
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.measure import Effort, measure
-from proxmatch.experiments.origins import checkpoint, restored
+from proxmatch.experiments.origins import restored
 from proxmatch.learning import AdaptationPlan, carry_out, plan_adaptation, train
 from proxmatch.learning.auto import Search
 from proxmatch.learning.engine import one_process
 from proxmatch.learning.settings import PRESETS
 from proxmatch.methods import INK, Method
-from proxmatch.pnp import Denoise
+from proxmatch.pnp import Denoise, pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 from proxmatch.transforms import Relaxed, align, choose_strength
 
@@ -79,6 +82,15 @@ def problem_of(settings: Mapping[str, Any], channels: int, device: str = "cpu") 
     return make(size, channels=channels, iterations=iterations, device=device).plain()
 
 
+def measured_whole(
+    name: str, settings: Mapping[str, Any], device: str = "cpu"
+) -> tuple[Problem, Tensor, Tensor]:
+    """An embedded picture as a whole: its problem, itself and its measurements."""
+    truth = embedded_picture(name)[None].to(device)
+    problem = problem_of({**settings, "size": tuple(truth.shape[2:])}, truth.shape[1], device)
+    return problem, truth, problem.measure(truth, ids=[name], seed=settings["seed"])
+
+
 def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
     s = cell.settings
     preset = PRESETS[s["preset"]]
@@ -95,7 +107,7 @@ def _model(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Works
         "step": found.run.steps,
         "record": found.denoiser.record,
     }
-    return Outcome(result, checkpoint(found.denoiser))
+    return Outcome(result, packed(found.denoiser))
 
 
 def _adaptation(
@@ -108,7 +120,7 @@ def _adaptation(
         for warning in (AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning):
             warnings.simplefilter("ignore", warning)  # what came out is in the tables
         if s["role"] == "aligned":
-            return Outcome({"status": "completed"}, checkpoint(align(source, images)))
+            return Outcome({"status": "completed"}, packed(align(source, images)))
         problems = [
             problem_of({**s, "problem": name}, source.channels) for name in s["problems"] or ()
         ]
@@ -137,7 +149,7 @@ def _adaptation(
         ],
         "record": record,
     }
-    return Outcome(result, checkpoint(found.denoiser))
+    return Outcome(result, packed(found.denoiser))
 
 
 def search_of(spec: Mapping[str, Any]) -> Search:
@@ -228,17 +240,50 @@ def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Wo
     truth = inputs.test[: s["images"]["count"]].to(shop.device)
     problem = problem_of(s, truth.shape[1], shop.device)
     known = needs["reconstruction"].result
-    if "baseline" in s:
-        deployed = _deployed(s, inputs, needs, problem, shop)[0]
-    else:
-        denoiser = restored(needs["model"], shop.device)
-        level = (known.get("tuned") or {}).get("sigma")
-        deployed = Relaxed(denoiser, known["t"], level) if s["tuning"] else denoiser
+    deployed = _again(s, inputs, needs, problem, shop)
     ids = inputs.ids[: len(truth)]
     y = problem.measure(truth, ids=ids, seed=s["seed"])
     made = strips.strips(deployed, y, problem, s["frames"], known["iterations"])
     files = {f"{index}.png": strips.png(strip) for index, strip in enumerate(made)}
     return Outcome({"status": "completed", "ids": list(ids)}, files)
+
+
+def _again(
+    s: Mapping[str, Any],
+    inputs: Inputs,
+    needs: Mapping[str, Outcome],
+    problem: Problem,
+    shop: Workshop,
+) -> Denoise:
+    """The denoiser of a reconstruction that was made, at its strength."""
+    if "baseline" in s:
+        return _deployed(s, inputs, needs, problem, shop)[0]
+    denoiser = restored(needs["model"], shop.device)
+    known = needs["reconstruction"].result
+    level = (known.get("tuned") or {}).get("sigma")
+    return Relaxed(denoiser, known["t"], level) if s["tuning"] else denoiser
+
+
+def _whole(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
+    s = cell.settings
+    small = problem_of(s, inputs.test.shape[1], shop.device)
+    deployed = _again(s, inputs, needs, small, shop)
+    psnr, files = {}, {}
+    for name in s["whole"]:
+        problem, truth, y = measured_whole(name, s, shop.device)
+        run = pnp_pgd(
+            deployed,
+            y,
+            problem,
+            truth=truth,
+            record=("psnr",),
+            iterations=needs["reconstruction"].result["iterations"],
+            on_divergence="ignore",
+        )
+        assert run.psnr is not None  # noqa: S101
+        psnr[name] = round(float(run.psnr[0, int(run.iterations[0])]), 4)
+        files[f"{name}.png"] = strips.png(run.images[0])
+    return Outcome({"status": "completed", "psnr": psnr}, files)
 
 
 def _certificate(
@@ -261,5 +306,6 @@ KINDS = {
     "adaptation": _adaptation,
     "reconstruction": _reconstruction,
     "pictures": _pictures,
+    "whole": _whole,
     "certificate": _certificate,
 }

@@ -1,5 +1,6 @@
 """Training and adaptation: settings as data, one engine, runs that survive being killed."""
 
+from proxmatch._internal.cluster import Workers
 from proxmatch.learning.adaptation import adapt, carry_out
 from proxmatch.learning.adaptation_plan import AdaptationPlan, plan_adaptation
 from proxmatch.learning.assess import Assessment, assess
@@ -39,6 +40,7 @@ __all__ = [
     "TrainingResult",
     "TrainingSettings",
     "TrajectoryInputs",
+    "Workers",
     "adapt",
     "adaptation_settings",
     "assess",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
+from proxmatch._internal.cluster import Begin, Workers, spread
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.adaptation_plan import AdaptationPlan, Problems, plan_adaptation
@@ -34,7 +36,7 @@ def adapt(
     problem: Problems = None,
     *,
     method: str | Method = "auto",
-    measurements: Tensor | None = None,
+    measurements: Any = None,
     steps: int | None = None,
     select: Select = "best",
     settings: TrainingSettings | None = None,
@@ -48,6 +50,7 @@ def adapt(
     fabric: Fabric | None = None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
     on_candidate: Callable[[str], None] = lambda name: None,
+    workers: Workers | None = None,
 ) -> AdaptationResult:
     """Adapt a denoiser to a new domain, with a few clean images of it or with measurements alone.
 
@@ -61,7 +64,8 @@ def adapt(
         method: one that :func:`proxmatch.methods.offered` lists: ``auto`` tries what can be made
             of the images and keeps the best (:mod:`proxmatch.learning.auto`), ``align`` trains
             nothing, the others fine-tune.
-        measurements: in place of images: what ``problem`` measured, ``(N, ...)``.
+        measurements: in place of images: what ``problem`` measured, ``(N, ...)``, or pictures
+            (:meth:`~proxmatch.problems.Problem.measurements`).
         steps: of a fine-tuning; as many as suit the number of images unless given.
         select: of a fine-tuning: ``best`` returns the weights of the best held-out
             reconstructions, those of the source if none were better; ``last`` those after the last
@@ -81,6 +85,8 @@ def adapt(
         fabric: where and in what precision a fine-tuning runs.
         on_step: called with the step of a fine-tuning and its loss.
         on_candidate: called with the name of what ``auto`` tries next.
+        workers: who makes the candidates of ``auto``; this process unless given. Those of a cluster
+            come to the same result with the same number of threads, without a budget.
 
     Raises:
         InputError: something that does not fit.
@@ -108,8 +114,10 @@ def adapt(
                 "with measurements, give the one problem that made them, and neither images nor "
                 "settings nor a method: strength and start are found from them"
             )
+        measurements = problem.measurements(measurements)
         sources = sources_of(denoiser, problem.img_size[0], measurements.device)
-        return blind(sources, measurements, problem, seed=seed)
+        with _spread(workers, sources) as begin:
+            return blind(sources, measurements, problem, seed=seed, begin=begin)
     if images is None:
         raise InputError("give images of the new domain, or measurements and their problem")
     plan = plan_adaptation(
@@ -133,6 +141,7 @@ def adapt(
         fabric=fabric,
         on_step=on_step,
         on_candidate=on_candidate,
+        workers=workers,
     )
 
 
@@ -144,6 +153,7 @@ def carry_out(
     fabric: Fabric | None = None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
     on_candidate: Callable[[str], None] = lambda name: None,
+    workers: Workers | None = None,
 ) -> AdaptationResult:
     """Do what was planned; the arguments are those of :func:`adapt`.
 
@@ -155,6 +165,11 @@ def carry_out(
         >>> type(carry_out(plan).denoiser).__name__
         'Aligned'
     """
+    elsewhere = workers is not None and workers.engine != "local"
+    if elsewhere and (plan.method.role != "auto" or plan.settings is not None):
+        raise InputError("only the candidates of auto are for several workers")
+    if elsewhere and budget is not None:
+        raise InputError("a budget is for one process, whose clock is looked at")
     if plan.settings is not None:
         return fine_tune(
             plan.source,
@@ -171,16 +186,26 @@ def carry_out(
         )
     if plan.method.role == "aligned":
         return _align(plan.source, plan.images, plan.problems, plan.size, plan.held_out)
-    return auto(
-        plan.sources,
-        plan.images,
-        problems=plan.problems,
-        size=plan.size,
-        search=plan.search,
-        budget=budget,
-        seed=plan.seed,
-        on_candidate=on_candidate,
-    )
+    with _spread(workers, plan.sources) as begin:
+        return auto(
+            plan.sources,
+            plan.images,
+            problems=plan.problems,
+            size=plan.size,
+            search=plan.search,
+            budget=budget,
+            seed=plan.seed,
+            on_candidate=on_candidate,
+            begin=begin,
+        )
+
+
+def _spread(
+    workers: Workers | None, sources: Mapping[str, ProximalDenoiser]
+) -> AbstractContextManager[Begin]:
+    """What has candidates made, on GPUs if the denoisers are there."""
+    place = next(next(iter(sources.values())).parameters()).device
+    return spread(workers or Workers(), gpus=int(place.type != "cpu"))
 
 
 def _align(

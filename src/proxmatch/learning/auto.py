@@ -33,6 +33,9 @@ problem against the first one. A fine-tuned one must win by :data:`MARGIN`; the 
 of which is a filter, need not. Where there are only parts of one or two images to compare on, they
 say little, and any other candidate must beat the blended one by :data:`EDGE`.
 
+Candidates that wait for no other (all strengths of the sources, the Wiener filter, total variation)
+may be computed by several workers at a time; the rest follows one after the other.
+
 With a budget, no candidate is begun that would not end in time, but for the Wiener filter, which
 takes a second; a fine-tuning is as long as the time allows, and what was not tried is reported.
 """
@@ -51,6 +54,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proxmatch._internal.cluster import Begin, at_once
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint, generator_of
 from proxmatch.baselines import TotalVariation, Wiener
@@ -67,7 +71,7 @@ from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.start import nearest_first
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
-from proxmatch.transforms import Blended, Tuned, align, choose_strength, colors_of, tune
+from proxmatch.transforms import Blended, Relaxed, Tuned, align, choose_strength, colors_of, tune
 from proxmatch.transforms.strength import STRENGTHS
 
 #: By how much a trained denoiser must win, in dB, over the root of the number of held-out images.
@@ -83,8 +87,8 @@ CROPS = 4
 ENOUGH = 4
 #: A denoiser that was trained on fewer images than these keeps the level of its source.
 KNOWN_TOO_WELL = 3
-#: Name of the candidate that is a mean of two others.
-BLENDED = "blended"
+#: Names of the candidate that was given, and of the one that is a mean of two others.
+SOURCE, BLENDED = "source", "blended"
 #: Weights of the Wiener filter where it is blended with a learned denoiser. With fewer images than
 #: :data:`KNOWN_TOO_WELL`, the middle one.
 BLENDS = (0.25, 0.5, 0.75)
@@ -129,6 +133,7 @@ def auto(
     budget: float | None = None,
     seed: int = 0,
     on_candidate: Callable[[str], None] = lambda name: None,
+    begin: Begin = at_once,
 ) -> AdaptationResult:
     """The best that can be made of denoisers with these images; see :mod:`.auto`.
 
@@ -142,6 +147,7 @@ def auto(
             depends on the speed of the machine.
         seed: of everything that is drawn.
         on_candidate: called with the name of the candidate that comes next.
+        begin: who makes the candidates; this process unless given, and not with a budget.
     """
     split = hold_out(images, size)
     trials = explore(
@@ -154,13 +160,14 @@ def auto(
         budget=budget,
         seed=seed,
         on_candidate=on_candidate,
+        begin=begin,
     )
     winner = trials.best()
     trials.warn(winner)
     table = trials.table(winner)
     denoiser = winner.made
     evidence = trials.evidence(winner)
-    if all(denoiser is not source for source in sources.values()):
+    if winner.candidate.name != SOURCE:
         denoiser.record = {
             **denoiser.record,
             "auto": {
@@ -207,6 +214,7 @@ def explore(
     budget: float | None = None,
     seed: int = 0,
     on_candidate: Callable[[str], None] = lambda name: None,
+    begin: Begin = at_once,
 ) -> Trials:
     """Make and score all candidates; the rest is as in :func:`auto`.
 
@@ -220,6 +228,7 @@ def explore(
         budget: seconds that it may take.
         seed: of everything that is drawn.
         on_candidate: called with the name of the candidate that comes next.
+        begin: who makes the candidates.
     """
     search = search or Search()
     place = next(next(iter(sources.values())).parameters())
@@ -228,7 +237,8 @@ def explore(
     paler = len(windows) < ENOUGH
     few = _some(windows, search.crops)
     few = _with_paler(few) if paler else few
-    trials = Trials(split, paler, problems, seed, budget, on_candidate)
+    trials = Trials(split, paler, problems, seed, budget, on_candidate, begin)
+    clock = trials.clock
     trials.nearness = nearness = nearest_first(sources, windows, seed=seed)
     first = next(iter(nearness))
     given = sources[first]
@@ -240,54 +250,60 @@ def explore(
             problems,
             level=level,
             strengths=search.strengths,
-            measured=not trials.over(),  # L takes long; out of time, that of the card has to do
+            measured=not clock.over(),  # L takes long; out of time, that of the card has to do
             seed=seed,
-            stop=trials.over,
+            stop=clock.over,
         )
 
     def along(make: Callable[[float], Any], grid: Sequence[float]) -> Tuned[Any]:
-        return tune(make, grid, few, problems, seed=seed, stop=trials.over)
+        return tune(make, grid, few, problems, seed=seed, stop=clock.over)
 
     def named(name: str, source: str) -> str:
         return name if len(sources) == 1 else f"{source}, {name}"
 
     if not given.conditional:
-        trials("source", lambda: along(lambda _: given, (1.0,)))
+        trials.begin(SOURCE, lambda: along(lambda _: given, (1.0,)))
+    for name in list(nearness)[:TRIED]:
+        trials.begin(named("relaxed", name), partial(chosen, sources[name]))
+    trials.begin("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS))
+    if search.compare:
+        trials.begin("total variation", lambda: along(TotalVariation, WEIGHTS))
+
+    if not given.conditional:
+        trials(SOURCE)
     near, best, level = first, -math.inf, None
     for name in list(nearness)[:TRIED]:
-        tried = trials(named("relaxed", name), partial(chosen, sources[name]), share=STRENGTH)
+        tried = trials(named("relaxed", name), share=STRENGTH)
         if tried is not None and tried.fit > best:
             near, best, level = name, tried.fit, tried.candidate.sigma
     trials.nearest = near
-    linear = trials("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS), always=True)
+    linear = trials("Wiener", always=True)
     base = nearest = sources[near]
     if colors_of(nearest) is not None and not nearest.conditional:
         base = _aligned(nearest, windows)
-        trials(named("aligned + relaxed", near), partial(chosen, base))
+        trials.made(named("aligned + relaxed", near), partial(chosen, base))
     if nearest.trainable and search.steps != 0:
         settings = gentle_settings(nearest, len(split.training), seed=seed)
         if search.steps is not None:
             settings = _shorter(settings, search.steps)
 
         kept = level if len(split.training) < KNOWN_TOO_WELL else None
-        finished: list[ProximalDenoiser] = []
 
         def trained() -> Tuned[Any]:
-            found = _trained(base, split.training, settings, problems, size, trials.left)
-            finished.append(found)
+            found = _trained(base, split.training, settings, problems, size, clock.left)
             return chosen(found, kept)
 
         begun = "" if base is nearest else "aligned + "
-        trials(named(f"{begun}fine-tuned + relaxed", near), trained, trained=True)
-        for found in finished:
-            half = partial(chosen, halfway(base, found), kept)
-            trials(named(f"{begun}half fine-tuned + relaxed", near), half, trained=True)
+        full = trials.made(named(f"{begun}fine-tuned + relaxed", near), trained, trained=True)
+        if full is not None and isinstance(full.denoiser, Relaxed):
+            half = partial(chosen, halfway(base, full.denoiser.inner), kept)
+            trials.made(named(f"{begun}half fine-tuned + relaxed", near), half, trained=True)
     if linear is not None:
         learned = trials.best(but=linear)
         weights = BLENDS if len(split.training) >= KNOWN_TOO_WELL else BLENDS[1:2]
-        trials(BLENDED, lambda: _blended(partial(along, grid=weights), learned, linear))
+        trials.made(BLENDED, partial(_blended, partial(along, grid=weights), learned, linear))
     if search.compare:
-        trials("total variation", lambda: along(TotalVariation, WEIGHTS))
+        trials("total variation")
     return trials
 
 
@@ -374,6 +390,17 @@ class _OutOfTime(Exception):
     """A candidate cannot be made in the time that is left."""
 
 
+def _scored(
+    make: Callable[[], Tuned[Any]], score: Callable[[Denoise], Assessment]
+) -> tuple[Tuned[Any], Assessment, float, float]:
+    """A candidate, its figures, and the seconds that both took."""
+    began = time.monotonic()
+    made = make()
+    between = time.monotonic()
+    seen = score(made.denoiser)
+    return made, seen, between - began, time.monotonic() - between
+
+
 @dataclass(frozen=True)
 class Tried:
     """A candidate.
@@ -399,14 +426,31 @@ class Tried:
         return self.denoiser
 
 
+@dataclass
+class Clock:
+    """When the present candidate must be made, in monotonic seconds."""
+
+    deadline: float = math.inf
+
+    @property
+    def left(self) -> float:
+        """Seconds to make it in."""
+        return self.deadline - time.monotonic()
+
+    def over(self) -> bool:
+        """Whether there are none."""
+        return self.left <= 0
+
+
 class Trials:
-    """Candidates, made and scored one after the other while there is time.
+    """Candidates, made and scored while there is time.
 
     Attributes:
         tried: all of them, the one that the others have to beat first.
         untried: names of those that there was no time for.
         nearness: denoising PSNR in dB of the sources, the best one first.
         nearest: name of the source that the rest was made from.
+        clock: says when time is over.
 
     Args:
         split: the images.
@@ -415,6 +459,7 @@ class Trials:
         seed: of everything that is drawn.
         budget: seconds, or None.
         on_candidate: called with the name of the candidate that comes next.
+        begin: who makes and scores candidates.
     """
 
     def __init__(
@@ -425,42 +470,53 @@ class Trials:
         seed: int,
         budget: float | None,
         on_candidate: Callable[[str], None],
+        begin: Begin,
     ) -> None:
         self.began, self.budget = time.monotonic(), budget
-        self.end = self.deadline = math.inf if budget is None else self.began + budget
+        self.end = math.inf if budget is None else self.began + budget
+        self.clock = Clock(self.end)
         self.split, self.problems, self.seed = split, problems, seed
         self.crops = _with_paler(split.crops) if paler else split.crops
         self.first = split.first * (2 if paler else 1)
-        self.on_candidate = on_candidate
+        self.on_candidate, self._begin = on_candidate, begin
+        self.begun: dict[str, Callable[[], tuple[Tuned[Any], Assessment, float, float]]] = {}
         self.scoring = 0.0  # seconds that a score takes
         self.nearness: dict[str, float] = {}
         self.nearest = ""
         self.tried: list[Tried] = []
         self.untried: list[str] = []
 
-    @property
-    def left(self) -> float:
-        """Seconds to make the present candidate in."""
-        return self.deadline - time.monotonic()
-
-    def over(self) -> bool:
-        """Whether there are none."""
-        return self.left <= 0
-
-    def __call__(
-        self,
-        name: str,
-        make: Callable[[], Tuned[Any]],
-        *,
-        trained: bool = False,
-        share: float = 1.0,
-        always: bool = False,
-    ) -> Tried | None:
-        """Make and score a candidate; None if there is no time for it.
+    def begin(self, name: str, make: Callable[[], Tuned[Any]]) -> None:
+        """Begin to make and score a candidate, if there are workers for that.
 
         Args:
             name: of it.
             make: what makes it.
+        """
+        score = partial(
+            assess,
+            images=self.crops,
+            problems=self.problems,
+            first=self.first,
+            spectrum=False,
+            seed=self.seed,
+        )
+        self.begun[name] = self._begin(partial(_scored, make, score))
+
+    def made(
+        self, name: str, make: Callable[[], Tuned[Any]], trained: bool = False
+    ) -> Tried | None:
+        """A candidate that waited for another one; the arguments are those of the others."""
+        self.begin(name, make)
+        return self(name, trained=trained)
+
+    def __call__(
+        self, name: str, *, trained: bool = False, share: float = 1.0, always: bool = False
+    ) -> Tried | None:
+        """A candidate that was begun; None if there is no time for it.
+
+        Args:
+            name: of it.
             trained: whether weights are changed.
             share: of the time left that it may take.
             always: whether it is made even if there is no time left, because it takes next to none.
@@ -470,24 +526,18 @@ class Trials:
         if self.tried and room <= 2 * self.scoring and not always:
             self.untried.append(name)
             return None
-        self.deadline = started + share * room
+        self.clock.deadline = started + share * room
         self.on_candidate(name)
         try:
-            made = make()
+            made, seen, making, scoring = self.begun.pop(name)()
         except _OutOfTime:
             self.untried.append(name)
             return None
-        scored = time.monotonic()
-        seen = assess(
-            made.denoiser, self.crops, self.problems, first=self.first, spectrum=False,
-            seed=self.seed,
-        )  # fmt: skip
-        ended = time.monotonic()
-        self.scoring = max(self.scoring, ended - scored)
+        self.scoring = max(self.scoring, scoring)
         scores = {p: float(values.mean()) for p, values in seen.reconstruction.items()}
         chosen = made.chosen
         candidate = Candidate(
-            name, scores, chosen.strength, ended - started, sigma=chosen.sigma, margin=made.margin
+            name, scores, chosen.strength, making + scoring, sigma=chosen.sigma, margin=made.margin
         )
         tried = Tried(candidate, made.denoiser, seen, chosen.psnr, trained)
         self.tried.append(tried)
@@ -539,7 +589,8 @@ class Trials:
             )
         if self.untried:
             parts.append(
-                f"the budget of {self.budget:g} s left no time for {', '.join(self.untried)}"
+                f"the budget of {self.budget:g} s left no time for {', '.join(self.untried)}: "
+                "give it more"
             )
         if parts:
             warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=4)

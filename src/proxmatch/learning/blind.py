@@ -14,11 +14,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from proxmatch._internal.cluster import Begin, at_once
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.baselines import TotalVariation
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
-from proxmatch.learning.auto import Search, explore
+from proxmatch.learning.auto import SOURCE, Search, explore
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import AdaptationResult
 from proxmatch.learning.fine_tune import CROP
@@ -48,6 +49,7 @@ def blind(
     *,
     search: Search | None = None,
     seed: int = 0,
+    begin: Begin = at_once,
 ) -> AdaptationResult:
     """Adapt a denoiser to measurements; no clean image is needed.
 
@@ -60,6 +62,7 @@ def blind(
         problem: what they were measured by.
         search: how much is tried; everything but total variation unless given.
         seed: of everything that is drawn.
+        begin: who makes the candidates; this process unless given.
 
     Warns:
         AdaptationWarning: nothing better was found.
@@ -76,12 +79,19 @@ def blind(
         search = replace(search, steps=0)
     size = min(CROP, *(side - side % 2 for side in images.shape[2:]))
     trials = explore(
-        sources, split, training, problems=[problem], size=size, search=search, seed=seed
+        sources,
+        split,
+        training,
+        problems=[problem],
+        size=size,
+        search=search,
+        seed=seed,
+        begin=begin,
     )
     winner = trials.best()
     trials.warn(winner)
     denoiser = winner.made
-    if all(denoiser is not source for source in sources.values()):
+    if winner.candidate.name != SOURCE:
         denoiser.record = {
             **denoiser.record,
             "auto": {

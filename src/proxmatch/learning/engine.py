@@ -91,7 +91,7 @@ def run(
     denoiser: ProximalDenoiser,
     source: Source,
     settings: TrainingSettings,
-    folder: str | Path,
+    folder: str | Path | None,
     *,
     fabric: Fabric | None = None,
     check: Callable[[ProximalDenoiser], Check] | None = None,
@@ -104,7 +104,7 @@ def run(
         denoiser: trained in place.
         source: of the images.
         settings: of the run.
-        folder: for the state and the log; made if it does not exist.
+        folder: for the state and the log, made if it does not exist; None to keep nothing.
         fabric: where, by how many processes, in single or double precision; one process on this
             device by default. What is logged also goes to its loggers.
         check: looks at the model before the first step, every ``settings.check_every`` steps and at
@@ -173,7 +173,7 @@ class _Run:
         self,
         denoiser: ProximalDenoiser,
         settings: TrainingSettings,
-        folder: Path,
+        folder: Path | None,
         fabric: Fabric,
         check: Callable[[ProximalDenoiser], Check] | None,
         about: dict[str, Any],
@@ -201,6 +201,8 @@ class _Run:
 
     def resume(self) -> int:
         """Go back to the last checkpoint in the folder, if there is one; the steps done."""
+        if self.folder is None:
+            return 0
         found = _resume(self.folder, self.told, self.denoiser, self.optimizers)
         if found is None:
             return 0
@@ -293,7 +295,7 @@ class _Run:
         if done % settings.checkpoint_every == 0 or last:
             self.good = self._captured(done)
             lines = "".join(json.dumps(line) + "\n" for line in self.log)
-            if self.fabric.is_global_zero:
+            if self.folder is not None and self.fabric.is_global_zero:
                 states.write(self.good, self.folder, {LOG: lines.encode()})
 
     def abandoned(self) -> RunResult:
@@ -334,7 +336,9 @@ class _Run:
             self.mean.load_state_dict(found.part("mean"))
 
 
-def _made(folder: str | Path) -> Path:
+def _made(folder: str | Path | None) -> Path | None:
+    if folder is None:
+        return None
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
 from proxmatch.learning.settings import PRESETS, Levels, Optimizer, Preset, TrainingSettings
 from proxmatch.learning.sources import stream, windows
+from proxmatch.plots.shown import ShownTraining
 from proxmatch.pnp import checked_count
 from proxmatch.problems import Problem, gaussian_deblurring, super_resolution
 from proxmatch.transforms import color_statistics
@@ -32,8 +33,8 @@ COLOR_SAMPLE = 512
 SHORT, CROP, SIGMA = 1000, 64, 0.05
 
 
-@dataclass(frozen=True)
-class TrainingResult:
+@dataclass(frozen=True, repr=False)
+class TrainingResult(ShownTraining):
     """A trained denoiser.
 
     Attributes:
@@ -171,7 +172,8 @@ def continued(denoiser: ProximalDenoiser, size: int) -> Preset:
             "GradientStep.of(network, smooth=True), and a transformed denoiser's core"
         )
     low, high = denoiser.levels or (0.01, 0.2)
-    noise: Any = Levels(low=low, high=high) if denoiser.conditional else denoiser.sigma or SIGMA
+    several = denoiser.conditional or denoiser.levels is not None
+    noise: Any = Levels(low=low, high=high) if several else denoiser.sigma or SIGMA
     settings = TrainingSettings(
         noise=noise, steps=SHORT, batch=4, optimizer=Optimizer(rate=1e-4, warmup=50, clip=1.0)
     )

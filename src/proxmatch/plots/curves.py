@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -51,6 +51,67 @@ def plot_curves(
         axis.set(xlabel="iteration k", title=title.removesuffix("(log)").strip())
         if title.endswith("(log)") and bool((values > 0).any()):
             axis.set_yscale("log")
+    return figure
+
+
+def plot_losses(history: Sequence[Mapping[str, Any]], *, figure: Figure | None = None) -> Figure:
+    """Draw the loss of a training along its steps.
+
+    Args:
+        history: lines of its log.
+        figure: to draw into; a new one by default.
+
+    Example:
+        >>> figure = plot_losses([{"step": 10, "loss": 0.5}, {"step": 20, "loss": 0.3}])
+        >>> figure.axes[0].lines[0].get_xdata()
+        [10, 20]
+    """
+    found = [entry for entry in history if "loss" in entry]
+    if not found:
+        raise InputError("no loss was logged, so that there is nothing to plot")
+    figure = figure or new_figure(4.2, 2.8)
+    axis = figure.subplots()
+    axis.plot([e["step"] for e in found], [e["loss"] for e in found], color=RED, lw=2)
+    axis.set(xlabel="step", ylabel="loss")
+    return figure
+
+
+def plot_ranges(
+    low: Tensor,
+    high: Tensor,
+    *,
+    residuals: tuple[Tensor, Tensor],
+    label: str,
+    figure: Figure | None = None,
+) -> Figure:
+    """Draw an interval for each image, zero and one marked.
+
+    Args:
+        low: lower ends, ``(B,)``.
+        high: upper ends, ``(B,)``.
+        residuals: how far off the lower and the upper ends may be, ``(B,)`` each.
+        label: of the axis.
+        figure: to draw into; a new one by default.
+
+    Example:
+        >>> import torch
+        >>> ends, none = torch.tensor([0.4]), torch.zeros(1)
+        >>> figure = plot_ranges(ends, ends + 0.5, residuals=(none, none), label="eigenvalues")
+        >>> figure.axes[0].get_xlabel()
+        'eigenvalues'
+    """
+    figure = figure or new_figure(5.0, 0.8 + 0.3 * len(low))
+    axis = figure.subplots()
+    places = list(range(len(low)))
+    ends = [each.detach().cpu().double().tolist() for each in (low, high)]
+    axis.hlines(places, *ends, color=BLUE, lw=3)
+    for values, off in zip(ends, residuals, strict=True):
+        spread = off.detach().cpu().double().tolist()
+        axis.errorbar(values, places, xerr=spread, fmt="o", color=BLUE, capsize=3)
+    for line in (0, 1):
+        axis.axvline(line, color=GRAY, ls="--", lw=1)
+    axis.set(xlabel=label, ylabel="image", yticks=places)
+    axis.invert_yaxis()
     return figure
 
 

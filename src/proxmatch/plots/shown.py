@@ -5,6 +5,7 @@ One kind of result inherits each class here, which reads its attributes and noth
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,13 @@ import torch
 from torch import Tensor
 
 from proxmatch.plots.canvas import encoded
-from proxmatch.plots.curves import plot_curves, plot_scores, plot_trials
+from proxmatch.plots.curves import (
+    plot_curves,
+    plot_losses,
+    plot_ranges,
+    plot_scores,
+    plot_trials,
+)
 from proxmatch.plots.side_by_side import Box, plot_images
 from proxmatch.plots.text_tables import Rows, html_table
 
@@ -148,8 +155,7 @@ class ShownAdaptation:
             chosen = next((each.name for each in self.table if each.chosen), None)
             scores = {each.name: each.score for each in self.table}
             return plot_scores(scores, chosen=chosen, label="held-out PSNR, dB", figure=figure)
-        losses = [entry["loss"] for entry in self.history if "loss" in entry]
-        return plot_curves({"loss": torch.tensor([losses])} if losses else {}, figure=figure)
+        return plot_losses(self.history, figure=figure)
 
     def __repr__(self) -> str:
         chosen = next((each.name for each in self.table if each.chosen), None)
@@ -191,6 +197,59 @@ class ShownDiagnosis:
             f"{self.verdict}, {self.psnr:.2f} dB, loses {self.loss:.2f} dB)"
         )
 
+    def _repr_html_(self) -> str:
+        return html_table([], [[repr(self)]]) + Rows(self.standings)._repr_html_()
+
+
+class ShownTraining:
+    """Of a :class:`~proxmatch.learning.TrainingResult`."""
+
+    denoiser: Any
+    run: Any
+
+    def plot(self, *, figure: Figure | None = None) -> Figure:
+        """Draw the loss along the steps."""
+        return plot_losses(self.run.history, figure=figure)
+
+    def __repr__(self) -> str:
+        told = f"{self.run.status}, {self.run.steps} steps, {self.run.seconds:.0f} s"
+        return f"{type(self).__name__}({self.denoiser!r}, {told})"
+
+    def _repr_html_(self) -> str:
+        drawn = any("loss" in entry for entry in self.run.history)
+        return html_table([], [[repr(self)]]) + (encoded(self.plot()) if drawn else "")
+
+
+class ShownSpectrum:
+    """Of a :class:`~proxmatch.denoisers.spectrum.Spectrum`."""
+
+    largest: Any
+    smallest: Any
+    largest_residual: Any
+    smallest_residual: Any
+    iterations: Any
+    constant: Any
+
+    def plot(self, *, figure: Figure | None = None) -> Figure:
+        """Draw the eigenvalues found at each image, with their residuals."""
+        return plot_ranges(
+            self.smallest,
+            self.largest,
+            residuals=(self.smallest_residual, self.largest_residual),
+            label="eigenvalues of $J_D$",
+            figure=figure,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({len(self.largest)} image(s): eigenvalues from "
+            f"{float(self.smallest.min()):.3f} to {float(self.largest.max()):.3f}, "
+            f"L = {float(self.constant.max()):.3f}, {self.iterations} iterations)"
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table([], [[repr(self)]]) + encoded(self.plot())
+
 
 class ShownCertificate:
     """How a :class:`~proxmatch.theory.Certificate` is shown."""
@@ -200,12 +259,19 @@ class ShownCertificate:
     plot: Any
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{name} {run.share:.2%}" for name, run in self.runs.items())
+        shares = ", ".join(f"{name} {_share(run)}" for name, run in self.runs.items())
         return f"{type(self).__name__}({self.problem}: inequalities that hold: {shares})"
 
     def _repr_html_(self) -> str:
-        rows = [[name, f"{run.share:.2%}"] for name, run in self.runs.items()]
+        rows = [[name, _share(run)] for name, run in self.runs.items()]
         return html_table([self.problem, "inequalities that hold"], rows) + encoded(self.plot())
+
+
+def _share(run: Any) -> str:
+    """Of the inequalities along a run, those that hold; or why none applies."""
+    if math.isnan(run.share):
+        return f"none applies: {run.path.why or 'no step can be checked'}"
+    return f"{run.share:.2%}"
 
 
 def _ends(status: Any) -> str:

@@ -11,10 +11,8 @@ from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.physics import LinearPhysics, PoissonGaussianNoise, PoissonNoise, StackedPhysics
 from torch import Tensor
 
+from proxmatch.data.any_form import BRIGHTEST, check_real
 from proxmatch.errors import InputError, MismatchedPhysicsWarning
-
-#: Images are in [0, 1]. Beyond this they are in other units: 0 to 255, or 0 to 65535.
-BRIGHTEST = 10.0
 
 #: Relative error of <Ax, y> = <x, A^T y> beyond which A^T is another operator.
 ADJOINT = 1e-3
@@ -27,6 +25,7 @@ def check_tensor(x: object, name: str, dtype: torch.dtype, device: torch.device)
         raise InputError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
     if x.numel() == 0:
         raise InputError(f"{name} is empty: its shape is {tuple(x.shape)}")
+    check_real(x)
     if not x.is_floating_point():
         raise InputError(
             f"{name} must be floating point, got {x.dtype}; scale 8-bit images to [0, 1] by "
@@ -45,16 +44,6 @@ def check_finite(x: Tensor, name: str) -> None:
     bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
     if bad:
         raise InputError(f"{name} holds NaN or infinity in the images {bad}; remove them")
-
-
-def check_brightness(x: Tensor) -> None:
-    """Raise an InputError for images that are not in the range [0, 1] that all denoisers expect."""
-    peak = float(x.abs().max())
-    if peak > BRIGHTEST:
-        raise InputError(
-            f"x goes up to {peak:.4g}, but images are in [0, 1]; divide 8-bit images by 255, "
-            "16-bit ones by 65535, and any other by what is white"
-        )
 
 
 def check_range(y: Tensor, squared_norm: float, pixels: int) -> None:

@@ -21,7 +21,7 @@ from deepinv.optim.data_fidelity import DataFidelity
 from deepinv.physics import LinearPhysics
 from torch import Tensor
 
-from proxmatch.data import image_batch
+from proxmatch.data.any_form import check_brightness, image_batch
 from proxmatch.errors import InputError, StepSizeError, StepSizeWarning
 from proxmatch.problems import checks
 from proxmatch.problems.fidelity import curvature, gradient_bound, parameters
@@ -238,7 +238,7 @@ class Problem:
         """
         x = self.batch(x)
         self.check_image(x)
-        checks.check_brightness(x)
+        check_brightness(x)
         return measured(self.physics, x, ids, seed)
 
     def batch(self, images: Any) -> Tensor:

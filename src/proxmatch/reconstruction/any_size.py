@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proxmatch.data import embedded
-from proxmatch.data.any_form import image_list
+from proxmatch.data.any_form import check_real, image_list
 from proxmatch.data.domain import LUMA
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser
 from proxmatch.denoisers.tiles import TILE, tiled
@@ -243,6 +243,7 @@ def _given(measurements: Any) -> list[Tensor]:
     else:
         given = image_list(measurements)
     for number, y in enumerate(given):
+        check_real(y)
         if y.ndim < 2:
             raise InputError(f"measurement {number} is no tensor (C, h, w)")
     if not given:

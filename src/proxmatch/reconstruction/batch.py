@@ -23,7 +23,7 @@ from torch import Tensor
 
 from proxmatch._internal.cluster import (
     RETRIES,
-    EngineName,
+    Workers,
     check_versions,
     connected,
     fetched,
@@ -51,23 +51,6 @@ AHEAD = 2
 Group = tuple[list[str], list[ImageFile]]
 #: Results and files to write, by name; or why there is nothing for images of this size.
 Outcome = tuple[dict[str, dict[str, Any]], dict[str, bytes]] | InputError
-
-
-@dataclass(frozen=True)
-class Workers:
-    """Who reconstructs: this process, or the workers of a Ray cluster.
-
-    Attributes:
-        engine: ``local`` or ``ray``.
-        number: of the workers of a cluster that is started on this machine.
-        address: of a cluster that is there, host:port. It needs no shared disk.
-        threads: of a worker.
-    """
-
-    engine: EngineName = "local"
-    number: int = 1
-    address: str | None = None
-    threads: int = 1
 
 
 #: SSIM is left out above this: it needs about twenty copies of an image.

@@ -56,7 +56,7 @@ def uri(content: bytes, kind: str = "png") -> str:
 def figures(folder: Path, described: Iterable[Figure]) -> tuple[Drawn, list[str]]:
     """Each figure with its data URI, and what was done to make them fit."""
     described = list(described)
-    contents = [_png(inside(folder, f"figures/{f.name}.png")) for f in described]
+    contents = [checked_png(inside(folder, f"figures/{f.name}.png")) for f in described]
     if sum(map(len, contents)) <= FIGURES:
         return [(f, uri(c)) for f, c in zip(described, contents, strict=True)], []
     small = [(f, uri(_webp(c), "webp")) for f, c in zip(described, contents, strict=True)]
@@ -126,12 +126,13 @@ class _Shelf:
         if not path.is_file():
             return None
         if path not in self.places:
-            self.contents.append(_png(path, self.shape))
+            self.contents.append(checked_png(path, self.shape))
             self.places[path] = len(self.contents) - 1
         return self.places[path]
 
 
-def _png(path: Path, shape: tuple[int, int] | None = None) -> bytes:
+def checked_png(path: Path, shape: tuple[int, int] | None = None) -> bytes:
+    """A PNG file, of (width, height) pixels where they are given."""
     content = path.read_bytes()
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:

@@ -77,17 +77,17 @@ def read_folder(path: Path) -> Folder:
     if not any((path / part).exists() for part in PARTS):
         raise DataError(f"{path} holds no part of an experiment ({', '.join(PARTS)})")
     tables = [inside(path, f"tables/{p.name}") for p in sorted((path / "tables").glob("*.md"))]
-    figures = _json(inside(path, "figures/index.json"), list[Figure]) or []
+    figures = read_json(inside(path, "figures/index.json"), list[Figure]) or []
     return Folder(
         path=path,
-        manifest=_json(inside(path, "manifest.json"), Manifest) or Manifest(),
+        manifest=read_json(inside(path, "manifest.json"), Manifest) or Manifest(),
         images=list(_images(inside(path, "images.csv"))),
         iterations=list(_iterations(inside(path, "iterations.csv"))),
         cells=[row for _, row in _rows(inside(path, "cells.csv"), ())],
-        claims=_json(inside(path, "claims.json"), list[ClaimRecord]) or [],
+        claims=read_json(inside(path, "claims.json"), list[ClaimRecord]) or [],
         tables={table.stem: _text(table) for table in tables if table.is_file()},
         figures=[f for f in figures if inside(path, f"figures/{f.name}.png").is_file()],
-        pictures=_json(inside(path, "pictures/index.json"), Pictures),
+        pictures=read_json(inside(path, "pictures/index.json"), Pictures),
     )
 
 
@@ -109,7 +109,8 @@ def _text(path: Path) -> str:
         raise DataError(f"{path} is not UTF-8 text: delete it, or make it again") from None
 
 
-def _json(path: Path, kind: type[T]) -> T | None:
+def read_json(path: Path, kind: type[T]) -> T | None:
+    """What a file holds; None if there is none."""
     if not path.is_file():
         return None
     try:

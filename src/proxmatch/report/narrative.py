@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from proxmatch.report.table_views import order_relaxations
 ADAPTED = ("pm", "adapm", "auto", "aligned", "mse")
 OURS = "auto"  # shown in place of the paper's method where it is the best
 BASELINES = ("wiener", "tv")  # the plain methods that are shown beside the learned prior
+RIVALS = ("mse", "pm", "adapm")  # what the paper compares; told where there are no pictures
 SHOTS = 5  # the number of images in the story, or the nearest to it
 
 
@@ -24,15 +26,17 @@ class Chapter:
     """One of the pictures.
 
     Attributes:
-        key: degraded, wiener, tv, source, adapted, reference or truth.
+        key: degraded, wiener, tv, source, adapted, reference or truth; or one of the rivals.
         label: what it is.
         mean: PSNR over all test images, in dB.
+        position: of the mean between the lowest and the highest of all, in percent.
         picture: data URI.
     """
 
     key: str
     label: str
     mean: float | None
+    position: float | None
     picture: str | None
 
 
@@ -50,7 +54,7 @@ class Narrative:
         image: the one that is shown, if there are pictures.
         means: PSNR in dB by method: source, adapted, reference, wiener, tv, none; and ``alike``,
             the reference with the relaxation of the adapted denoiser, if that is a different one.
-        stages: the pictures, in the order of the story.
+        stages: the pictures, in the order of the story; or else the means, lowest first.
     """
 
     denoiser: Denoiser
@@ -62,6 +66,11 @@ class Narrative:
     image: str
     means: dict[str, float]
     stages: tuple[Chapter, ...]
+
+    @property
+    def pictured(self) -> bool:
+        """Whether there is a picture to show."""
+        return any(stage.picture for stage in self.stages)
 
 
 def tell(
@@ -98,6 +107,10 @@ def tell(
         "alike": _beside("reference", every, block, start),
         **{name: _as_it_is(name, every, block, start) for name in BASELINES},
     }
+    rivals = () if strips else tuple(name for name in RIVALS if name != start.method)
+    roles |= {
+        name: _as_it_is(name, [s for s in every if s.n == start.n], block, start) for name in rivals
+    }
     means = {name: known[role] for name, role in roles.items() if role in known}
     if roles["alike"] == roles["reference"]:
         means.pop("alike", None)
@@ -107,6 +120,7 @@ def tell(
         "degraded": "degraded",
         **{name: METHODS[name].label for name in BASELINES},
         "source": "source denoiser",
+        **{name: wording.context(METHODS[name].label, shots) for name in rivals},
         "adapted": wording.context(looks[start.method].label, shots),
         "reference": "reference",
         "truth": "truth",
@@ -114,11 +128,16 @@ def tell(
     shown: dict[str, str] = {}
     if album is not None and pictures is not None:
         shown = _shown(album, pictures, block, start, image)
-    stages = tuple(
-        Chapter(key, label, means.get(key), shown.get(key))
+    told = [means[key] for key in labels if key in means]
+    low, width = min(told, default=0.0), max(told, default=1.0) - min(told, default=0.0) or 1.0
+    place = {key: round(100 * (value - low) / width, 1) for key, value in means.items()}
+    stages = [
+        Chapter(key, label, means.get(key), place.get(key), shown.get(key))
         for key, label in labels.items()
-        if key not in BASELINES or key in means or key in shown
-    )
+        if key not in (*BASELINES, *rivals) or key in means or key in shown
+    ]
+    if not shown:
+        stages.sort(key=lambda stage: math.inf if stage.mean is None else stage.mean)
     return Narrative(
         denoiser=block,
         problem=start.problem,
@@ -128,7 +147,7 @@ def tell(
         relaxation=start.relaxation,
         image=image,
         means=means,
-        stages=stages,
+        stages=tuple(stages),
     )
 
 

@@ -14,11 +14,13 @@ from proxmatch.report.digest import Digest, digest
 from proxmatch.report.document import document
 from proxmatch.report.folder import Folder, read_folder
 from proxmatch.report.narrative import tell
+from proxmatch.report.whole import ShownWhole, read_whole
 
 LIMIT = 15_000_000  # bytes of the page
-STYLES = ("page.css", "parts.css")
+STYLES = ("page.css", "parts.css", "whole.css")
 SCRIPTS = (
     "common.js",
+    "whole.js",
     "pictures.js",
     "story.js",
     "tables.js",
@@ -28,12 +30,13 @@ SCRIPTS = (
 )
 
 
-def write_report(folder: Path, out: Path | None = None) -> Path:
+def write_report(folder: Path, out: Path | None = None, *, whole: Path | None = None) -> Path:
     """Write an experiment's page, whatever the folder holds so far.
 
     Args:
         folder: what ``proxmatch reproduce`` wrote.
         out: the file; ``report.html`` in the folder by default. Its folder is made.
+        whole: what ``proxmatch demo`` wrote: the page begins with its whole pictures.
 
     Returns:
         The file.
@@ -52,7 +55,10 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         'report.html'
     """
     read = read_folder(folder)
-    page, notes = render(read, LIMIT)
+    seen = read_whole(folder if whole is None else whole)
+    if seen is None and whole is not None:
+        raise DataError(f"{whole} holds no whole pictures: give the --out folder of a demo")
+    page, notes = render(read, LIMIT, seen)
     place = folder / "report.html" if out is None else out
     place.parent.mkdir(parents=True, exist_ok=True)
     write_together(place.parent, {place.name: page})
@@ -63,18 +69,18 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     return place
 
 
-def render(folder: Folder, limit: int) -> tuple[bytes, list[str]]:
+def render(folder: Folder, limit: int, whole: ShownWhole | None = None) -> tuple[bytes, list[str]]:
     """The page of at most ``limit`` bytes, and what was done to the pictures to make it fit."""
     drawn, notes = figures(folder.path, folder.figures)
     said = digest(folder)
-    bare = _fill(folder, said, drawn, None, notes)
+    bare = _fill(folder, said, drawn, None, notes, whole)
     room = limit - len(bare)
     if folder.pictures is None and room >= 0:
         return bare, notes
     while folder.pictures is not None and room > 0:
         shown = album(folder.path, folder.pictures, room)
         done = [*notes, *shown.notes]
-        page = _fill(folder, said, drawn, shown, done)
+        page = _fill(folder, said, drawn, shown, done, whole)
         if len(page) <= limit:
             return page, done
         room -= len(page) - limit
@@ -85,10 +91,17 @@ def render(folder: Folder, limit: int) -> tuple[bytes, list[str]]:
 
 
 def _fill(
-    folder: Folder, said: Digest, drawn: Drawn, shown: Album | None, notes: list[str]
+    folder: Folder,
+    said: Digest,
+    drawn: Drawn,
+    shown: Album | None,
+    notes: list[str],
+    whole: ShownWhole | None,
 ) -> bytes:
     story = tell(said, folder.pictures, shown, folder.cells)
     numbers = data(folder, said, story, shown)
+    if whole is not None:
+        numbers["whole"] = whole.numbers()
     return document(
         "report.html.j2",
         STYLES,
@@ -100,5 +113,6 @@ def _fill(
         manifest=folder.manifest,
         story=story,
         shown=shown,
+        whole=whole,
         notes=notes,
     )

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proxmatch.data.any_form import check_brightness, image_batch
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.errors import InputError
 from proxmatch.transforms.aligned import Aligned
@@ -79,17 +80,17 @@ class ColorStatistics:
             raise InputError(f"these are not color statistics: {error}") from error
 
 
-def color_statistics(images: Tensor) -> ColorStatistics:
+def color_statistics(images: Any) -> ColorStatistics:
     """Mean and covariance of the colors of all pixels of all images.
 
     Args:
-        images: ``(N, C, H, W)``, N >= 1.
+        images: ``(N, C, H, W)``, N >= 1, or in any form of :mod:`proxmatch.data.any_form`.
 
     Example:
         >>> color_statistics(torch.full((1, 3, 4, 4), 0.5)).mean
         tensor([0.5000, 0.5000, 0.5000], dtype=torch.float64)
     """
-    pixels = _pixels(images)
+    pixels = _pixels(images if isinstance(images, Tensor) else image_batch(images))
     covariance = torch.cov(pixels, correction=0).reshape(len(pixels), len(pixels))
     return ColorStatistics(pixels.mean(1), covariance)
 
@@ -121,12 +122,12 @@ def colors_of(denoiser: ProximalDenoiser) -> ColorStatistics | None:
 
 def _pixels(images: Tensor) -> Tensor:
     """``(C, N H W)``, float64, on the CPU."""
-    if not isinstance(images, Tensor) or images.ndim != 4 or images.numel() == 0:
-        what = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise InputError(f"expected images of shape (N, C, H, W), got {what}")
+    if images.ndim != 4 or images.numel() == 0:
+        raise InputError(f"expected images of shape (N, C, H, W), got {tuple(images.shape)}")
     if not images.is_floating_point() or not bool(images.isfinite().all()):
         raise InputError(
             f"the images must be finite and floating point, got {images.dtype}; divide 8-bit "
             "images by 255"
         )
+    check_brightness(images)
     return images.detach().to("cpu", torch.float64).transpose(0, 1).flatten(1)

@@ -19,6 +19,8 @@ and for any multiple of it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from deepinv.physics import GaussianNoise, ZeroNoise
 from torch import Tensor
@@ -33,12 +35,13 @@ TEXTURES = 32  # random images that kappa is the mean of
 
 @torch.no_grad()
 def statistics_from_measurements(
-    measurements: Tensor, problem: Problem, *, noise: float | None = None
+    measurements: Any, problem: Problem, *, noise: float | None = None
 ) -> ColorStatistics:
     """Mean and covariance of the colors of the images that were measured.
 
     Args:
-        measurements: ``(N, C, ...)``, as ``problem.measure`` makes them.
+        measurements: ``(N, C, ...)``, as ``problem.measure`` makes them, or pictures
+            (:meth:`~proxmatch.problems.Problem.measurements`).
         problem: the operator and the noise.
         noise: standard deviation of the noise; that of the problem unless given.
 
@@ -53,6 +56,7 @@ def statistics_from_measurements(
         >>> [round(v, 3) for v in statistics_from_measurements(y, problem).mean.tolist()]
         [0.5, 0.5, 0.5]
     """
+    measurements = problem.measurements(measurements)
     problem.check_measurement(measurements)
     sigma = noise_level(problem) if noise is None else noise
     white = problem.physics.A(torch.ones(1, *problem.img_size).to(measurements))

@@ -24,6 +24,7 @@ If they were not halved, they would favor the strength that made them.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -183,15 +184,7 @@ def tune(
     """
     if not strengths:
         raise InputError("there is no strength to choose from; give at least one")
-    score = _Simulation(images, problem, quality, iterations, seed)
-    made: list[tuple[Trial, D]] = []
-    for strength in strengths:
-        denoiser = make(strength)
-        trial = score(denoiser, strength)
-        made.append((trial, denoiser))
-        scores = [trial.psnr for trial, _ in made]
-        if len(scores) - 1 - scores.index(max(scores)) == PATIENCE or stop():
-            break
+    made = _in_turn(make, strengths, _Simulation(images, problem, quality, iterations, seed), stop)
     chosen, denoiser = max(made, key=lambda pair: pair[0].psnr)
     return Tuned(denoiser, chosen, tuple(trial for trial, _ in made))
 
@@ -219,13 +212,13 @@ def choose_strength(
         images: of the domain and of the problem's size, ``(N, C, H, W)`` or in any form of
             :mod:`proxmatch.data.any_form`; one will do.
         problem: what to reconstruct from; several share one strength.
-        proximal: keep t L(s) < 1 for a denoiser of many levels whose L is not below one by
-            construction; without it the best strength is chosen, and L is only measured.
+        proximal: keep t L(s) < 1 for a denoiser whose L is not below one by construction; without
+            it the best strength is chosen, and L is only measured.
         measured: measure L along the chosen run, and weaken t until t L < 0.9 there. Without it, L
             is that of the denoiser's card, which is quicker but only a first guess.
         level: the noise level s, of a denoiser that takes one: t alone is then chosen.
         strengths: values of t for a denoiser of one level; t = 1 is always tried, so that the
-            winner is never worse than D itself on the given images.
+            winner is never worse than D itself on the given images where D is a proximal map.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
         stop: called before each strength but the first; nothing more is tried once it is true.
@@ -245,26 +238,12 @@ def choose_strength(
         [0.1, 1.0]
     """
     denoiser, images = fitted(denoiser, images)
+    score = _Simulation(images, problem, quality, iterations, seed)
     if denoiser.conditional:
-        found = _two_numbers(
-            denoiser,
-            _Simulation(images, problem, quality, iterations, seed),
-            proximal,
-            measured,
-            level,
-            stop,
-        )
+        found = _two_numbers(denoiser, score, proximal, measured, level, stop)
     else:
-        found = tune(
-            lambda t: Relaxed(denoiser, t),
-            sorted({1.0, *strengths}, reverse=True),
-            images,
-            problem,
-            quality=quality,
-            iterations=iterations,
-            stop=stop,
-            seed=seed,
-        )
+        falling = sorted({1.0, *strengths}, reverse=True)
+        found = _one_number(denoiser, score, proximal, measured, falling, stop)
     names = ", ".join(found.chosen.by_problem)
     log.info("%s on %s: %r", type(denoiser.core).__name__, names, found)
     found.denoiser.record = {"problem": names, "images": len(images), **found.to_json()}
@@ -273,7 +252,7 @@ def choose_strength(
 
 def choose_strength_from_measurements(
     denoiser: AnyDenoiser,
-    measurements: Tensor,
+    measurements: Any,
     problem: Problem,
     *,
     proximal: bool = True,
@@ -293,7 +272,8 @@ def choose_strength_from_measurements(
 
     Args:
         denoiser: D, which is held and not changed.
-        measurements: ``(N, ...)``, N >= 1.
+        measurements: ``(N, ...)``, N >= 1, or pictures
+            (:meth:`~proxmatch.problems.Problem.measurements`).
         problem: what they were measured by.
         proximal: as in :func:`choose_strength`.
         measured: as there.
@@ -312,6 +292,7 @@ def choose_strength_from_measurements(
         1
     """
     denoiser = fitting(denoiser, problem.img_size[0])
+    measurements = problem.measurements(measurements)
     found = choose_strength(
         denoiser,
         stand_ins(denoiser, measurements, problem, iterations=iterations),
@@ -456,6 +437,47 @@ class _Simulation:
         return max(found)
 
 
+def _in_turn(
+    make: Callable[[float], D],
+    strengths: Sequence[float],
+    score: _Simulation,
+    stop: Callable[[], bool],
+) -> list[tuple[Trial, D]]:
+    """Strengths one after the other, until :data:`PATIENCE` in a row were below the best."""
+    made: list[tuple[Trial, D]] = []
+    for strength in strengths:
+        denoiser = make(strength)
+        made.append((score(denoiser, strength), denoiser))
+        scores = [trial.psnr for trial, _ in made]
+        if len(scores) - 1 - scores.index(max(scores)) == PATIENCE or stop():
+            break
+    return made
+
+
+def _one_number(
+    denoiser: ProximalDenoiser,
+    score: _Simulation,
+    proximal: bool,
+    measured: bool,
+    strengths: Sequence[float],
+    stop: Callable[[], bool],
+) -> Tuned[Relaxed]:
+    """Values of t from 1 down; then weaker ones, while t L is too large along the run."""
+    made = _in_turn(lambda t: Relaxed(denoiser, t), strengths, score, stop)
+    trials = [trial for trial, _ in made]
+    best, constant = max(trials, key=lambda trial: trial.psnr), None
+    for _ in range(ROUNDS if denoiser.core.penalized and measured else 0):
+        constant = score.along_runs(denoiser, Relaxed(denoiser, best.strength))
+        if math.isnan(constant):  # no run was sound
+            constant = None
+        if not proximal or constant is None or best.strength * constant < ACCEPTED:
+            break
+        largest = MARGIN / constant
+        trials.append(score(Relaxed(denoiser, largest), largest))
+        best = max((t for t in trials if t.strength <= largest), key=lambda trial: trial.psnr)
+    return Tuned(Relaxed(denoiser, best.strength, None, constant), best, tuple(trials), constant)
+
+
 def _two_numbers(
     denoiser: ProximalDenoiser,
     score: _Simulation,
@@ -470,12 +492,12 @@ def _two_numbers(
     levels = known if level is None else [level]
     bounded = denoiser.core.penalized
     trials: dict[tuple[int, float], Trial] = {}
-    quick = _quick(denoiser)
+    near = quick(denoiser)
 
     def at(place: int, t: float) -> float:
         if (place, t) not in trials:
             level = levels[place]
-            trials[place, t] = score(Relaxed(quick, t, level), t, level)
+            trials[place, t] = score(Relaxed(near, t, level), t, level)
         return trials[place, t].psnr
 
     def climb(place: int, t: float) -> int:
@@ -527,12 +549,21 @@ def _two_numbers(
     return Tuned(chosen, best, tuple(trials.values()), constant)
 
 
-def _quick(denoiser: ProximalDenoiser) -> ProximalDenoiser:
-    """What strengths are compared with: D in bfloat16 where that is fast, else D itself.
+def quick(denoiser: ProximalDenoiser) -> ProximalDenoiser:
+    """What reconstructions are compared with: D in bfloat16 where that is fast, else D itself.
 
     It takes two thirds of the time. With ``gs-faces`` and ``gs-histology`` on four faces, two
     problems and levels from 0.005 to 0.06, the PSNR differed by at most 0.002 dB. L is measured
     with D.
+
+    Args:
+        denoiser: D; its weights are shared.
+
+    Example:
+        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
+        >>> quick(denoiser) is denoiser  # only gradient-step denoisers have such a form
+        True
     """
     place = next(denoiser.parameters(), torch.empty(0)).device
     if not denoiser.core.mixable or not bfloat16_is_fast(place):

@@ -1,0 +1,106 @@
+"""Whole pictures, each in several ways, with a divider between any two: what a page begins with.
+
+A demo and an experiment on embedded pictures leave them in their folders. The page of an experiment
+shows its own, or those of a demo.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from proxmatch.errors import DataError
+from proxmatch.records import WHOLE, WHOLE_INDEX, Scene, View, Whole
+from proxmatch.report.album import checked_png, uri
+from proxmatch.report.folder import inside, read_json
+
+
+@dataclass(frozen=True)
+class ShownScene:
+    """A picture and its views, with their PNG files.
+
+    Attributes:
+        about: what there is.
+        files: of each view, in order.
+    """
+
+    about: Scene
+    files: tuple[bytes, ...]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        with Image.open(io.BytesIO(self.files[0])) as image:
+            return image.size
+
+    @property
+    def views(self) -> list[tuple[View, str]]:
+        """Each view with its data URI."""
+        pairs = zip(self.about.views, self.files, strict=True)
+        return [(view, uri(content)) for view, content in pairs]
+
+
+@dataclass(frozen=True)
+class ShownWhole:
+    """The whole pictures of a page.
+
+    Attributes:
+        says: what they show, in sentences.
+        scenes: at least one.
+    """
+
+    says: tuple[str, ...]
+    scenes: tuple[ShownScene, ...]
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """All files, by name."""
+        return {
+            view.file: content
+            for scene in self.scenes
+            for view, content in zip(scene.about.views, scene.files, strict=True)
+        }
+
+    @property
+    def about(self) -> Whole:
+        """What there is."""
+        return Whole(says=list(self.says), scenes=[scene.about for scene in self.scenes])
+
+    def numbers(self) -> dict[str, Any]:
+        """What the script needs, by the name of the picture."""
+        return {
+            scene.about.name: {
+                "label": scene.about.label,
+                "size": list(scene.size),
+                "detail": list(scene.about.detail),
+            }
+            for scene in self.scenes
+        }
+
+
+def read_whole(out: Path) -> ShownWhole | None:
+    """The pictures of a folder; None if it has none.
+
+    Raises:
+        DataError: a file is missing or damaged, lies elsewhere, or has another size.
+    """
+    folder = out / WHOLE
+    found = read_json(inside(out, f"{WHOLE}/{WHOLE_INDEX}"), Whole)
+    if found is None:
+        return None
+    scenes = []
+    for scene in found.scenes:
+        shape: tuple[int, int] | None = None
+        files = []
+        for view in scene.views:
+            path = inside(folder, view.file)
+            if not path.is_file():
+                raise DataError(f"{path} is missing, though {WHOLE_INDEX} names it: make it again")
+            files.append(checked_png(path, shape))
+            shape = shape or ShownScene(scene, tuple(files)).size
+        scenes.append(ShownScene(scene, tuple(files)))
+    return ShownWhole(tuple(found.says), tuple(scenes))
