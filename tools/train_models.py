@@ -26,8 +26,6 @@ from proxmatch.learning.settings import PRESETS, Preset
 WEIGHTS = Path(__file__).parents[1] / "src" / "proxmatch" / "weights"
 #: Side of the pictures that the crops of a training are cut from, and of those of the card.
 SIZE = 128
-#: Held-out crops that a card is measured on.
-CARD = 16
 
 
 @dataclass(frozen=True)
@@ -82,12 +80,14 @@ class Model:
         preset: the committed settings.
         stages: one after the other.
         start: the shipped model that the first stage starts from; None for random weights.
+        card: held-out crops that its card is measured on.
     """
 
     domain: str
     preset: str
     stages: tuple[Stage, ...]
     start: str | None = None
+    card: int = 16
 
 
 BSDS = Data(
@@ -114,7 +114,7 @@ DOMAINS = {
 }
 #: A long second stage: larger crops, half the rates.
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
-#: Planned, and not yet what ships: the ridges.
+#: Planned, and not yet what ships: ridge-photographs.
 MODELS = {
     "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
     "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
@@ -129,8 +129,10 @@ MODELS = {
     "lpn-grey": Model("grey", "lpn-scaled", (Stage(2_500),)),
     "lpn-faces": Model("faces", "lpn-scaled", (Stage(1_500, gentle=0.5),), start="lpn-photographs"),
     "lpn-histology": Model("histology", "lpn-scaled", (Stage(2_500),)),
-    "ridge-photographs": Model("photographs", "ridge", (Stage(1_200, crop=48),)),
-    "ridge-grey": Model("grey", "ridge", (Stage(1_200, crop=48),)),
+    "ridge-photographs": Model(
+        "photographs", "ridge", (Stage(1_500, crop=48, mixed=True),), card=4
+    ),
+    "ridge-grey": Model("grey", "ridge", (Stage(1_500, crop=48, mixed=True),), card=4),
 }
 
 
@@ -166,8 +168,8 @@ def trained(name: str, data_folder: Path, runs: Path, *, last: bool = False) -> 
         ImageDomain(data_folder / folder, SIZE, split=split, channels=data.channels)  # type: ignore[arg-type]
         for folder, split in (data.train, data.validation)
     )
-    places = range(0, len(held_out), max(1, len(held_out) // CARD))
-    validation = held_out.tensor(places[:CARD])
+    places = range(0, len(held_out), max(1, len(held_out) // plan.card))
+    validation = held_out.tensor(places[: plan.card])
     begin = name if last else plan.start
     denoiser = None if begin is None else load(begin)
     first = len(plan.stages) - 1 if last else 0

@@ -20,6 +20,8 @@ VERDICTS: dict[Verdict, str] = {
     "does not hold": "do not hold",
     "undecided": "undecided",
 }
+#: The kind of source denoiser of the paper's tables and figures.
+SOURCE = "extreme"
 #: The relaxation t of a row, and what to call it.
 RELAXATIONS = {"paper": "t = 1", "chosen": "t chosen"}
 #: Kinds of claims, the first part of their ids, and what to call each.

@@ -17,8 +17,8 @@ from scipy.optimize import minimize as scipy_minimize
 from scipy.signal import correlate2d
 from torch import Tensor
 
-from proxmatch.denoisers import ProximalDenoiser, load, save
-from proxmatch.denoisers.ridge import Ridge, RidgeConfig, import_wcrr
+from proxmatch.denoisers import ProximalDenoiser, import_checkpoint, load, save
+from proxmatch.denoisers.ridge import Ridge, RidgeConfig
 from proxmatch.denoisers.ridge.family import cosines
 from proxmatch.denoisers.ridge.filters import analyze, composed, normalized, synthesize
 from proxmatch.denoisers.ridge.profile import Profile
@@ -267,6 +267,28 @@ def test_single_precision_trains_like_double_precision() -> None:
     assert float((single - exact).norm()) < 5e-3 * float(exact.norm())
 
 
+def test_the_evaluation_of_a_training_is_close() -> None:
+    model, x = ridge().float(), torch.rand(2, 2, 12, 12)
+    with torch.no_grad():
+        exact, model.mixed = model(x), True
+        apart = (model(x) - exact).abs().max()
+    assert 0 < float(apart) < 1e-3
+
+
+def test_large_images_are_handled_a_few_filters_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = ridge(), torch.rand(3, 2, 12, 10, dtype=torch.float64)
+    whole = model(x).detach()
+    monkeypatch.setattr("proxmatch.denoisers.ridge.proximal.AT_ONCE", 240)
+    assert torch.allclose(model(x).detach(), whole, atol=1e-11)
+
+
+def test_the_potential_needs_no_second_minimization(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = ridge(), torch.rand(2, 2, 5, 6, dtype=torch.float64)
+    u, expected = model(x).detach(), model.potential(x).detach()
+    monkeypatch.setattr("proxmatch.denoisers.ridge.proximal.minimize", None)
+    assert torch.allclose(model.potential_at(x, u), expected, atol=1e-11)
+
+
 def test_a_saved_one_comes_back(tmp_path: Path) -> None:
     model = ridge().float()
     z = torch.rand(1, 2, 8, 8)
@@ -347,7 +369,8 @@ def published_gradient(state: dict[str, Tensor], u: Tensor, sigma: float, norm: 
 def test_published_weights_are_held_as_they_are(tmp_path: Path) -> None:
     state = published_state()
     torch.save({"epoch": 6000, "state_dict": state, "L": torch.tensor(3.0)}, tmp_path / "w.pth")
-    model = import_wcrr(tmp_path / "w.pth", sigma=0.1)
+    model = import_checkpoint(tmp_path / "w.pth", "wcrr", sigma=0.1)
+    assert isinstance(model, Ridge)
     assert (model.config.hidden, model.config.filters, model.sigma) == ((2, 3), 5, 0.1)
     u = torch.rand(2, 1, 24, 24)
     first = state["conv_layer.conv_layers.0.parametrizations.weight.original"]
@@ -367,12 +390,12 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     state = published_state()
     torch.save({"a": torch.ones(2)}, file)
     with pytest.raises(CheckpointError, match="another kind"):
-        import_wcrr(file)
+        import_checkpoint(file, "wcrr")
     state["activation_cvx.coefficients"] = 0.4 * state["activation_cvx.coefficients"] / 3
     torch.save(state, file)
     with pytest.raises(CheckpointError, match="minimax concave"):
-        import_wcrr(file)
+        import_checkpoint(file, "wcrr")
     state = published_state() | {"mu_": torch.tensor(-2.0)}
     torch.save(state, file)
     with pytest.raises(CheckpointError, match="falls far out"):
-        import_wcrr(file)
+        import_checkpoint(file, "wcrr")

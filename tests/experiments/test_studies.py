@@ -100,17 +100,24 @@ def test_the_digest_does_not_count_prose() -> None:
     assert _without_prose(text) != _without_prose(text.replace("first", "last"))
 
 
-def test_denoising_of_a_tiny_network(data: Path, tmp_path: Path) -> None:
+def test_denoising_of_a_tiny_network(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxmatch.experiments.studies.denoised.WEIGHTS", (0.5, 1.0))
+    monkeypatch.setattr("proxmatch.experiments.studies.denoised.STEPS", 2)
+    monkeypatch.setattr("proxmatch.experiments.studies.denoised.CHOSEN_ON", 1)
     page = run_study(STUDIES["denoising"], Work(data, (str(data / "tiny"),), 1), tmp_path)
     text = page.read_text()
     assert "| faces | 15/255 | 25/255 | 50/255 | images |" in text
     cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
     domains = {cell["settings"]["domain"] for cell in cells}
-    assert domains == {"faces", "histology", "CBSD68", "Kodak24"}
+    assert domains == {"faces", "histology", "photographs", "CBSD68", "Kodak24"}
     for cell in cells:
         assert len(cell["psnr"]["25"]) == 1
         assert cell["versions"]["proxmatch"]
-        assert cell["settings"]["identity"]
+        assert bool(cell["settings"]["identity"]) == (cell["settings"]["prior"] != "tv")
+    plain = {c["settings"]["domain"] for c in cells if c["settings"]["prior"] == "tv"}
+    assert plain == {"faces", "histology", "photographs"}
 
 
 def test_reconstruction_compares_with_the_better_baseline(

@@ -318,7 +318,7 @@ def test_a_damaged_part_is_named(tmp_path: Path, part: str, content: str, says: 
 def test_a_strip_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
     write_named(tmp_path, "name")
     shutil.copy(tmp_path / "p.png", tmp_path / "s.png")
-    with pytest.raises(DataError, match=r"s\.png has \(8, 8\) pixels where \(8, 16\)"):
+    with pytest.raises(DataError, match=r"s\.png has \(8, 8\) pixels, \(8, 16\) were expected"):
         write_report(tmp_path)
 
 

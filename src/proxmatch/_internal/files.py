@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 #: How the name of a file ends that is being written, or whose writer was killed.
 UNFINISHED = ".unfinished"
@@ -38,6 +40,12 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
     finally:
         for temporary, _ in written:
             Path(temporary).unlink(missing_ok=True)
+
+
+def write_json(folder: Path, name: str, content: Any) -> None:
+    """Write JSON for people and machines; NaN is an error."""
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_together(folder, {name: text.encode()})
 
 
 def _to_disk(path: str) -> None:

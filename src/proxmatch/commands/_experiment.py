@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
-    """What :func:`proxmatch.experiments.reproduction.reproduce` makes of these, and its page."""
+    """Call :func:`proxmatch.experiments.reproduction.reproduce` with a bar; its result and page."""
     with (
         _screen.interruptible(lambda: "the same command continues where it stopped"),
         progress("bar", "count", "elapsed", "remaining", "{task.description}") as shown,

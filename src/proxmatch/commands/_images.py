@@ -1,4 +1,4 @@
-"""Images for the commands that look at some: crops of a folder, or whole pictures of it."""
+"""Images of a folder for the commands: crops, or whole pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def pictures(folder: Path, number: int, channels: int, downscale: int = 1) -> list[Tensor]:
-    """The first pictures of a folder, whole, ``(C, H, W)`` each; by an area filter if smaller."""
+    """The first pictures of a folder, whole, ``(C, H, W)`` each, downscaled by an area filter."""
     from torch.nn.functional import avg_pool2d
 
     from proxmatch.data import image_files, read_files

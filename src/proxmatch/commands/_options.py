@@ -67,7 +67,7 @@ Engine = Annotated[EngineChoice, typer.Option(help="who computes")]
 
 
 def compute(device: str, threads: int | None) -> torch.device:
-    """The device that is asked for, and as many threads.
+    """Set the number of threads, and find the device.
 
     Raises:
         InputError: there is no such device here.
@@ -114,7 +114,7 @@ def load_sources(
 
 
 def key_values(given: list[str] | None) -> dict[str, Any]:
-    """``key=value`` each: numbers where they look like it, else text."""
+    """Parse ``key=value`` pairs; values that look like numbers become numbers."""
     found: dict[str, Any] = {}
     for text in given or []:
         key, equals, value = (part.strip() for part in text.partition("="))

@@ -42,7 +42,7 @@ def show(record: Mapping[str, Any], as_json: bool, *texts: str | RenderableType)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> RenderableType:
-    """A table of plain text: what looks like markup in it is not."""
+    """A table of plain text; markup in it is escaped."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -61,7 +61,7 @@ def _numeric(text: str) -> bool:
 
 @contextmanager
 def bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar with the remaining time; yields what adds to it."""
+    """A progress bar with the remaining time; yields a function that advances it."""
     with progress("{task.description}", "bar", "count", "remaining") as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
@@ -69,7 +69,7 @@ def bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def stages(first: str) -> Iterator[Callable[[str, int | None], None]]:
-    """A bar over stages; yields what begins the next one, told how many there are or None."""
+    """A bar over stages; yields a function that begins one, given its name and their number."""
     with progress("bar", "count", "elapsed", "{task.description}") as shown:
         task = shown.add_task(first, total=None)
 

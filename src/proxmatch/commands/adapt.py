@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as text
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,7 +83,7 @@ def command(
     if (images is None) == (measurements is None):
         raise InputError("give --images (clean ones) or --measurements, one of the two")
     if measurements is not None and problem is None:
-        raise InputError("--measurements needs --problem: of what are they measurements?")
+        raise InputError("--measurements needs --problem: name the problem that made them")
     if measurements is not None and downscale > 1:
         raise InputError("--downscale is for clean images; measurements are taken as they are")
     place = compute(device, threads)
@@ -149,7 +148,7 @@ def _tried(result: AdaptationResult) -> Any:
 def _check(
     method: str, images: Path | None, steps: int | None, budget: float | None, engine: EngineChoice
 ) -> None:
-    """Options that are about some methods only."""
+    """Refuse options that do not apply to the method."""
     from proxmatch.errors import InputError
 
     way = chosen(method)
@@ -204,7 +203,7 @@ def _run(
 
 
 def _record(sources: list[str], method: str, out: Path, result: AdaptationResult) -> dict[str, Any]:
-    from proxmatch._internal.files import write_together
+    from proxmatch._internal.files import write_json
 
     evidence = result.evidence
     record = {
@@ -222,5 +221,5 @@ def _record(sources: list[str], method: str, out: Path, result: AdaptationResult
         "untried": list(result.untried),
         "tried": [asdict(candidate) for candidate in result.table],
     }
-    write_together(out, {RECORD: (text.dumps(record, indent=1) + "\n").encode()})
+    write_json(out, RECORD, record)
     return record

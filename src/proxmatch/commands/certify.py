@@ -46,10 +46,9 @@ def command(
 
     Example: proxmatch certify lpn-histology --reference lpn-faces --images faces --out certificate
     """
-    import io
-
     from proxmatch._internal.files import write_together
     from proxmatch._internal.locks import owned
+    from proxmatch.plots import rendered
     from proxmatch.problems import make_problem
     from proxmatch.theory import certify
     from proxmatch.theory.figure import draw
@@ -77,12 +76,8 @@ def command(
                 group=1,
                 on_group=on_group,
             )
-        picture = io.BytesIO()
-        draw(certificate).savefig(picture, format="png", dpi=120)
-        contents = {
-            "certificate.json": certificate.to_json().encode(),
-            "certificate.png": picture.getvalue(),
-        }
+        picture = rendered(draw(certificate), "png", dpi=120)
+        contents = {"certificate.json": certificate.to_json().encode(), "certificate.png": picture}
         write_together(out, contents)
     _screen.show(certificate.to_dict(), json, certificate.table(), f"wrote {out}")
     if any(run.share < 1 for run in certificate.runs.values()):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json as text
 import shlex
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,7 +55,7 @@ def command(
 
     Example: proxmatch diagnose gs-histology --images my-faces
     """
-    from proxmatch._internal.files import write_together
+    from proxmatch._internal.files import write_json
     from proxmatch._internal.locks import owned
     from proxmatch.diagnosis import Grade, diagnose
     from proxmatch.problems import make_problem
@@ -76,39 +75,21 @@ def command(
     with nullcontext() if out is None else owned(out):
         with stop, _screen.bar(len(solved), "diagnosing") as advance:
             for one in solved:
-                found.append(
-                    diagnose(
-                        named,
-                        crops,
-                        one,
-                        target,
-                        sources=hand,
-                        iterations=iterations,
-                        seed=seed,
-                    )
-                )
+                common: dict[str, Any] = {"sources": hand, "iterations": iterations, "seed": seed}
+                found.append(diagnose(named, crops, one, target, **common))
                 advance(1)
         record = {"model": found[0].name, "diagnoses": {d.problem: d.to_dict() for d in found}}
         if out is not None:
-            content = text.dumps(record, indent=1, allow_nan=False) + "\n"
-            write_together(out, {"diagnosis.json": content.encode()})
+            write_json(out, "diagnosis.json", record)
     worst = max(found, key=lambda d: list(Grade).index(d.verdict))
     texts = [f"{worst.problem}: {worst.advice()}"]
     if worst.verdict is not Grade.MATCHED:
-        given = ["--downscale", str(downscale)] if downscale > 1 else []
-        given += ["--problem", worst.problem] if problem else []
-        given += [part for option in options or [] for part in ("--set", option)]
-        words = [
-            "proxmatch",
-            "adapt",
-            *([] if model is None else [model, "--from", "all"]),
-            "--images",
-            str(images),
-            *given,
-            "--out",
-            "adapted",
-        ]
-        texts.append(f"    {shlex.join(words)}")
+        words = ["proxmatch", "adapt", *([model, "--from", "all"] if model else [])]
+        words += ["--images", str(images)]
+        words += ["--downscale", str(downscale)] if downscale > 1 else []
+        words += ["--problem", worst.problem] if problem else []
+        words += [part for option in options or [] for part in ("--set", option)]
+        texts.append(f"    {shlex.join([*words, '--out', 'adapted'])}")
     _screen.show(record, json, *(d.table() for d in found), *texts)
     if worst.verdict is not Grade.MATCHED:
         raise typer.Exit(1)

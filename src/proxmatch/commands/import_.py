@@ -16,7 +16,8 @@ def command(
     kind: Annotated[
         str,
         typer.Option(
-            help="lpn-official, lpn-learned-regularizers, prox-pnp, gsdrunet, ffdnet, dncnn, drunet"
+            help="lpn-official, lpn-learned-regularizers, prox-pnp, gsdrunet, wcrr, ffdnet, "
+            "dncnn, drunet"
         ),
     ],
     out: Out,

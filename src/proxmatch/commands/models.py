@@ -68,14 +68,14 @@ def _summary(denoiser: ProximalDenoiser) -> dict[str, Any]:
 
 
 def _lipschitz(denoiser: ProximalDenoiser) -> Any:
-    """L where it was measured: of a model that was adapted, since then."""
+    """The measured L; of an adapted model, the one measured after the adaptation."""
     if _at(denoiser.record, "adapted") is not None:
         return _at(denoiser.record, "adapted", "after", "lipschitz")
     return _at(denoiser.record, "validation", "lipschitz")
 
 
 def _at(record: object, *keys: str) -> Any:
-    """What a record holds there, if anything: a card may hold any JSON."""
+    """Look up nested keys; None if they are missing, since a card may hold any JSON."""
     for key in keys:
         record = record.get(key) if isinstance(record, dict) else None
     return record
@@ -93,14 +93,14 @@ def _row(card: dict[str, Any]) -> list[str]:
 
 
 def _short(value: object) -> str:
-    """For the list: what is known, without where it was published or a fourth digit."""
+    """A short text for the list: two decimals, and no citation."""
     if value is None:
         return "-"
     return f"{value:.2f}" if isinstance(value, float) else str(value).partition(",")[0]
 
 
 def _readable(value: Any) -> Any:
-    """For people: without what is long or empty, and with four digits."""
+    """A card for people: long and empty entries are dropped, numbers have four digits."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if k not in LONG and v not in (None, [], {})}
         return {key: _readable(item) for key, item in kept.items()}

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from proxmatch.commands import _screen
+from proxmatch.commands._options import Json
+
 
 def command(
     folder: Annotated[Path, typer.Argument(help="what `reproduce` wrote")],
@@ -17,7 +20,7 @@ def command(
         Path | None, typer.Option(help="what `demo` wrote: its whole pictures come first")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    json: Json = False,
 ) -> None:
     """Write the page of an experiment: one HTML file that opens offline.
 
@@ -25,7 +28,6 @@ def command(
 
     Example: proxmatch report results/cpu --whole demo-out --open
     """
-    import json as to
     import warnings
 
     from proxmatch.report import write_report
@@ -34,12 +36,10 @@ def command(
         warnings.simplefilter("always")
         page = write_report(folder, out, whole=whole)
     notes = [str(warning.message) for warning in caught]
+    for note in () if json else notes:
+        _screen.say(f"note: {note}")
     size = page.stat().st_size
-    if json:
-        typer.echo(to.dumps({"page": str(page), "bytes": size, "notes": notes}, indent=1))
-    else:
-        for note in notes:
-            typer.echo(f"note: {note}", err=True)
-        typer.echo(f"wrote {page} ({size / 1e6:.1f} MB)")
+    record = {"page": str(page), "bytes": size, "notes": notes}
+    _screen.show(record, json, f"wrote {page} ({size / 1e6:.1f} MB)")
     if show:
         typer.launch(page.resolve().as_uri())

@@ -116,9 +116,9 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     trainable: ClassVar[bool] = False
     #: Whether L < 1 has to be trained for, and the contractivity penalty applies.
     penalized: ClassVar[bool] = False
-    #: Whether its convolutions can be in bfloat16 (:attr:`mixed`).
+    #: Whether it has a cheaper, less exact evaluation for training (:attr:`mixed`).
     mixable: ClassVar[bool] = False
-    #: Whether they are now: in a training or where strengths are compared, never in a result.
+    #: Whether it is in use: in a training or where strengths are compared, never in a result.
     mixed: bool = False
     #: How its weights are adapted.
     recipe: ClassVar[Recipe] = Recipe()
@@ -293,6 +293,16 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor | None:
         """D^{-1}(u) where there is a formula for it."""
         return None
+
+    def potential_at(self, x: Tensor, value: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """h(x), ``(B,)``, where D(x) is known already; some families compute h from it.
+
+        Args:
+            x: ``(B, C, H, W)``.
+            value: D(x).
+            sigma: noise level, as in :meth:`forward`.
+        """
+        return self.potential(x, sigma)
 
     @torch.no_grad()
     def _solve(

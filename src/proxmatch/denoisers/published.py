@@ -1,4 +1,4 @@
-"""Converting published checkpoints: LPN, Prox-PnP, GSDRUNet, plain networks of KAIR and deepinv.
+"""Converting published checkpoints: LPN, Prox-PnP, GSDRUNet, WCRR, plain networks.
 
 They are PyTorch files, that is pickles. They are read with ``weights_only=True``, which builds
 tensors and plain containers and refuses everything else, so no code in a file can run.
@@ -22,11 +22,19 @@ from proxmatch.denoisers.checkpoint import build, explain
 from proxmatch.denoisers.gradient_step import SIGMA, GradientStep, GradientStepConfig
 from proxmatch.denoisers.lpn import LPNConfig
 from proxmatch.denoisers.networks import FFDNet, Network
+from proxmatch.denoisers.ridge.published_weights import wcrr
 from proxmatch.errors import CheckpointError, InputError, UnsafeCheckpointError
 
 NetworkKind = Literal["ffdnet", "dncnn", "drunet"]
 Kind = Literal[
-    "lpn-official", "lpn-learned-regularizers", "prox-pnp", "gsdrunet", "ffdnet", "dncnn", "drunet"
+    "lpn-official",
+    "lpn-learned-regularizers",
+    "prox-pnp",
+    "gsdrunet",
+    "wcrr",
+    "ffdnet",
+    "dncnn",
+    "drunet",
 ]
 
 #: Where the weights are in a gradient-step file, in Prox-PnP, GSPnP and deepinv alike.
@@ -60,7 +68,8 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
         file: ``model.pt`` of learned-proximal-networks (``lpn-official``); a file of the LPN of
             64 x 64 pixels of LearnedRegularizers (``lpn-learned-regularizers``); a Lightning
             ``.ckpt`` of Prox-PnP or GSPnP (``prox-pnp``); a state dict of deepinv's GSDRUNet
-            (``gsdrunet``), or of FFDNet, DnCNN or DRUNet of KAIR or deepinv.
+            (``gsdrunet``), or of FFDNet, DnCNN or DRUNet of KAIR or deepinv; a weakly convex ridge
+            regularizer (``wcrr``).
         kind: which of these.
         settings: what the weights do not say, as fields of the configuration: ``beta``,
             ``alpha`` (twice the published one), ``sigma``, ``activation``, ``lipschitz``,
@@ -89,6 +98,8 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
         if kind in ("lpn-official", "lpn-learned-regularizers"):
             convert = _official_lpn if kind == "lpn-official" else _lpn_of_64
             denoiser = build(*convert(state, origin, settings), origin)
+        elif kind == "wcrr":
+            denoiser = build(*wcrr(state, origin, settings), origin)
         elif kind in ("prox-pnp", "gsdrunet"):
             denoiser = _gradient_step(state, _hyperparameters(content), origin, settings)
         else:
@@ -100,16 +111,6 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
     if isinstance(denoiser, GradientStep):
         denoiser.tell_kinks()
     return denoiser
-
-
-def tensors_of(file: Path) -> dict[str, Tensor]:
-    """The state dict of a PyTorch file, by name; nothing else in it is used.
-
-    Raises:
-        CheckpointError: there is none.
-        UnsafeCheckpointError: the file holds more than tensors and plain containers.
-    """
-    return _tensors(_read(file), file)
 
 
 def import_network(file: str | Path, kind: NetworkKind) -> Network:

@@ -1,4 +1,4 @@
-"""The paper's experiment: reproduced, questioned with controls, shown in tables and figures.
+"""The paper's experiment: reproduced, checked with controls, shown in tables and figures.
 
 ``proxmatch.experiments.reproduction.reproduce`` runs it; nothing is imported before it is needed.
 """

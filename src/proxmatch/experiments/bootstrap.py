@@ -1,4 +1,4 @@
-r"""How sure a mean over adaptation sets and images is.
+r"""How certain a mean over adaptation sets and images is.
 
 The values form a matrix d_{si}: adaptation set s, test image i, the same images for every set. Both
 are samples, of the sets one might have adapted to and of the images one might have tested on. The

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from proxmatch._internal.files import write_together
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.cells import Cell, Outcome, Store
 from proxmatch.experiments.collect import Line, csv_text
-from proxmatch.experiments.drawn import DPI
+from proxmatch.experiments.drawn import figure_files
 from proxmatch.problems import Problem
 from proxmatch.theory import certify
 from proxmatch.theory.figure import draw
@@ -25,7 +24,7 @@ def certificate(
     problem: Problem,
     reference: ProximalDenoiser,
 ) -> Outcome:
-    """Certify runs against the reference, in float64 where they are: JSON, figure and numbers.
+    """Certify runs against the reference, in float64 on their device: JSON, figure and numbers.
 
     Args:
         denoisers: by name.
@@ -34,12 +33,7 @@ def certificate(
         reference: D*.
     """
     found = certify(denoisers, measurements, problem, reference=reference)
-    figure = draw(found)
-    files = {}
-    for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None}})):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, **options)
-        files[f"certificate.{kind}"] = buffer.getvalue()
+    files = figure_files(draw(found), "certificate")
     told: dict[str, Any] = found.to_dict()
     lines: list[Line] = [
         {"denoiser": name, "image": image, "k": k, "curve": curve, "value": value}
@@ -54,7 +48,7 @@ def certificate(
 
 
 def write(out: Path, cells: Sequence[Cell], store: Store) -> list[dict[str, str]]:
-    """Put the figures that are there beside the others, and say what they show."""
+    """Write the finished figures beside the others, and describe them."""
     entries = []
     for cell in cells:
         if cell.key not in store:

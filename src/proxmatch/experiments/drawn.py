@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 from proxmatch.experiments.collect import Line, csv_text
+from proxmatch.plots import rendered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,6 +38,14 @@ class Drawn:
     lines: list[Line] = field(repr=False)
 
 
+def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
+    """A figure as ``NAME.png`` and ``NAME.pdf``, the same bytes every time."""
+    return {
+        f"{name}.png": rendered(figure, "png", dpi=DPI),
+        f"{name}.pdf": rendered(figure, "pdf", metadata={"CreationDate": None}),
+    }
+
+
 def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = ()) -> None:
     """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``.
 
@@ -51,17 +58,13 @@ def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = 
     folder.mkdir(exist_ok=True)
     for one in drawn:
         columns = list(dict.fromkeys(column for line in one.lines for column in line))
-        files = {f"{one.name}.csv": csv_text(columns, one.lines)}
-        for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None}})):
-            buffer = io.BytesIO()
-            one.figure.savefig(buffer, format=kind, **options)
-            files[f"{one.name}.{kind}"] = buffer.getvalue()
-        write_together(folder, files)
+        table = {f"{one.name}.csv": csv_text(columns, one.lines)}
+        write_together(folder, {**table, **figure_files(one.figure, one.name)})
     index = [
         *({"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn),
         *others,
     ]
-    write_together(folder, {"index.json": (json.dumps(index, indent=1) + "\n").encode()})
+    write_json(folder, "index.json", index)
     names = {entry["name"] for entry in index}
     for file in folder.iterdir():
         if file.suffix in (".png", ".pdf", ".csv") and file.stem not in names:

@@ -84,7 +84,7 @@ def available_cores() -> int:
 
 
 def default_workers(device: str) -> int:
-    """One a GPU where the cells run on GPUs, else one a core."""
+    """One per GPU where the cells run on GPUs, else one per core."""
     return len(devices(device)) if device != "cpu" else available_cores()
 
 
@@ -140,7 +140,7 @@ def pool(workers: int, among: Sequence[str]) -> ProcessPoolExecutor:
 
 
 def _begin(given: SimpleQueue[str]) -> None:
-    """What a worker does first: it takes its device."""
+    """Give a new worker its device."""
     _leave_with_parent()
     _own.append(given.get())
 
@@ -179,7 +179,7 @@ def _inputs(folder: Path) -> Inputs:
 
 
 def _leave_with_parent() -> None:
-    """End this worker when the process that started it is gone, however it went."""
+    """End this worker when the process that started it is gone, for whatever reason."""
     parent = parent_process()
     if parent is None:
         return

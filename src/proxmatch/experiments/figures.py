@@ -15,7 +15,7 @@ from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.findings import Findings
 from proxmatch.methods import FAMILIES, INK, METHODS, PROPOSED, title
-from proxmatch.records import Setting
+from proxmatch.records import SOURCE, Setting
 
 DASHES = ("-", "--", "-.", ":")
 #: The looks of methods in matplotlib's words.
@@ -30,11 +30,7 @@ LINES: dict[str, Any] = {
 
 
 def budgets(
-    evidence: Findings,
-    problem: str,
-    families: Sequence[str],
-    numbers: Sequence[int],
-    source: str = "extreme",
+    evidence: Findings, problem: str, families: Sequence[str], numbers: Sequence[int]
 ) -> Drawn:
     """PSNR above, gap below, against n; one column per family; bars are intervals of 95 %."""
     figure = Figure(figsize=(3.6 * len(families) + 0.6, 5.6), layout="constrained")
@@ -47,7 +43,7 @@ def budgets(
             axis = grid[row][column]
             for method in ("mse", PROPOSED[family], "aligned"):
                 points = [
-                    (n, _mean(evidence, Setting(family, source, method, n, problem), value))
+                    (n, _mean(evidence, Setting(family, SOURCE, method, n, problem), value))
                     for n in numbers
                 ]
                 known = [(n, c) for n, c in points if c is not None]
@@ -66,7 +62,7 @@ def budgets(
                     for n, c in known
                 ]  # fmt: skip
             for method in ("source", "reference"):
-                kind = source if method == "source" else ""
+                kind = SOURCE if method == "source" else ""
                 one = _mean(evidence, Setting(family, kind, method, 0, problem), value)
                 if one is None or (value == "gap" and method == "reference"):
                     continue
@@ -91,7 +87,7 @@ def budgets(
         f"{problem.capitalize()}: PSNR and gap against the number of adaptation images",
         "Mean over test images and adaptation sets at t = 1, last iterate, with intervals of 95 % "
         "over both. Dotted: the source; dashed: the reference of the same family.",
-        f"Line charts of PSNR and gap against n for {problem}: " + _spoken(lines, "psnr", "dB"),
+        f"Line charts of PSNR and gap against n for {problem}: " + _spoken(lines),
         figure,
         lines,
     )
@@ -102,8 +98,7 @@ def trajectories(
     evidence: Findings,
     problems: Sequence[str],
     numbers: Sequence[int],
-    family: str = "lpn",
-    source: str = "extreme",
+    family: str,
 ) -> Drawn:
     """Mean PSNR against the iteration for MSE and PM, and final PSNR against the gap."""
     proposed = PROPOSED[family]
@@ -115,7 +110,7 @@ def trajectories(
         for column, method in enumerate(("mse", proposed)):
             axis = grid[row][column]
             for place, n in enumerate(numbers):
-                curve = _curve(found, Setting(family, source, method, n, problem))
+                curve = _curve(found, Setting(family, SOURCE, method, n, problem))
                 if curve is None:
                     continue
                 axis.plot(
@@ -133,7 +128,7 @@ def trajectories(
             if axis.get_legend_handles_labels()[0]:
                 axis.legend(fontsize=8, frameon=False)
         grid[row][0].set_ylabel(f"{problem}\nmean PSNR in dB")
-        lines += _scatter(grid[row][2], found, family, source, problem, proposed)
+        lines += _scatter(grid[row][2], found, family, problem, proposed)
         grid[row][2].set_title("final PSNR against mean gap" if row == 0 else "")
         grid[row][2].set(xscale="log", xlabel="gap in %", ylabel="PSNR in dB")
         _plain(grid[row][2].xaxis)
@@ -151,12 +146,7 @@ def trajectories(
 
 
 def _scatter(
-    axis: Any,
-    found: Sequence[ReconstructionScores],
-    family: str,
-    source: str,
-    problem: str,
-    proposed: str,
+    axis: Any, found: Sequence[ReconstructionScores], family: str, problem: str, proposed: str
 ) -> list[Line]:
     lines: list[Line] = []
     seen: dict[str, Any] = {}
@@ -164,7 +154,7 @@ def _scatter(
         label = r.label
         if (label.family, label.problem, label.relaxation) != (family, problem, "paper"):
             continue
-        if label.method not in ("mse", proposed, "source") or label.source != source:
+        if label.method not in ("mse", proposed, "source") or label.source != SOURCE:
             continue
         gap = r.values["gap"]
         if not np.isfinite(gap).any():
@@ -228,10 +218,10 @@ def _legend(figure: Figure, handles: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _spoken(lines: Sequence[Line], value: str, unit: str) -> str:
+def _spoken(lines: Sequence[Line]) -> str:
     parts = [
-        f"{FAMILIES[line['family']]} {line['method']} {line['mean']:.1f} {unit} at n = {line['n']}"
+        f"{FAMILIES[line['family']]} {line['method']} {line['mean']:.1f} dB at n = {line['n']}"
         for line in lines
-        if line["value"] == value and line["n"]
+        if line["value"] == "psnr" and line["n"]
     ]
     return "; ".join(parts) + "."

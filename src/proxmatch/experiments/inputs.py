@@ -1,4 +1,4 @@
-"""The images of the experiment: looked at before any long work, then handed to every worker."""
+"""The images of the experiment: checked before any long work, then handed to every worker."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Data:
 
 
 def look(scale: Scale, source: str | Path | None, target: str | Path | None) -> Data:
-    """Open the domains and see that they hold what the scale asks for.
+    """Open the domains and check that they hold what the scale needs.
 
     Args:
         scale: how many images of what size.

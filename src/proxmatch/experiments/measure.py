@@ -1,4 +1,4 @@
-"""What is measured of a reconstruction, image by image.
+"""What is measured on a reconstruction, image by image.
 
 - PSNR and SSIM of the last iterate (:mod:`proxmatch.metrics`), PSNR of the best one. An image that
   diverged counts as it was left.

@@ -40,7 +40,7 @@ class Origin:
 def origin(
     scale: Scale, data: Data, family: str, kind: str, given: Mapping[str, str | Path]
 ) -> Origin:
-    """How a denoiser comes about.
+    """How a denoiser is obtained.
 
     In this order: the one that is given; the one that comes with proxmatch and was trained on just
     these images (or, for the embedded domains, on such images); a training.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Any
 
 import torch
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 from proxmatch._internal.provenance import versions
 from proxmatch.experiments import (
     certificates,
@@ -47,7 +46,7 @@ def write(
     finished: bool,
     parquet: bool = False,
 ) -> list[Table]:
-    """Write what the finished cells say; pictures and figures only once all are.
+    """Write the results of the finished cells; pictures and figures once all are finished.
 
     Args:
         out: folder of the experiment.
@@ -72,9 +71,9 @@ def write(
         write_together(out / "tables", {**files, f"{table.name}.csv": table.csv()})
     evidence = Findings(found, scale.resamples)
     claims = decide(paper_claims(families, scale.problems, scale.budgets), evidence)
-    _json(out, "claims.json", [claim.model_dump() for claim in claims])
+    write_json(out, "claims.json", [claim.model_dump() for claim in claims])
     write_together(out / "tables", {"claims.md": listed(claims).encode()})
-    _json(out, "manifest.json", _manifest(scale, data, plan, store, minutes, workers))
+    write_json(out, "manifest.json", _manifest(scale, data, plan, store, minutes, workers))
     if finished:
         channels = data.inputs.test.shape[1]
         common = {"size": scale.size, "iterations": scale.iterations}
@@ -151,8 +150,3 @@ def _manifest(
         "thinned": thinned(scale),
         "cells": {"done": len(done), "planned": len(keys)},
     }
-
-
-def _json(folder: Path, name: str, content: Any) -> None:
-    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    write_together(folder, {name: text.encode()})

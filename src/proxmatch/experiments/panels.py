@@ -16,6 +16,7 @@ from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.strips import opened
 from proxmatch.methods import PROPOSED, title
 from proxmatch.plots import plot_images
+from proxmatch.records import SOURCE
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -94,7 +95,7 @@ def domains(album: StripIndex) -> Drawn:
 
 
 def reconstructions(
-    album: StripIndex, problem: str, families: Sequence[str], n: int, source: str = "extreme"
+    album: StripIndex, problem: str, families: Sequence[str], n: int
 ) -> Drawn | None:
     """Degraded, source, MSE, PM, reference and truth, with an enlarged region below each."""
     image = album.images[0]
@@ -103,8 +104,8 @@ def reconstructions(
         row: list[tuple[str, Pixels, float | None]] = [
             ("degraded", album.degraded(problem, image), None)
         ]
-        wanted = (("source", 0, source), ("mse", n, source), (PROPOSED[family], n, source),
-                  ("aligned", 1, source), ("auto", n, source), ("reference", 0, ""))  # fmt: skip
+        wanted = (("source", 0, SOURCE), ("mse", n, SOURCE), (PROPOSED[family], n, SOURCE),
+                  ("aligned", 1, SOURCE), ("auto", n, SOURCE), ("reference", 0, ""))  # fmt: skip
         for method, number, kind in wanted:
             shown = album.last(
                 family=family, source=kind, method=method, n=number, problem=problem, image=image,
@@ -132,7 +133,7 @@ def reconstructions(
 
 
 def across_budgets(
-    album: StripIndex, problem: str, family: str, budgets: Sequence[int], source: str = "extreme"
+    album: StripIndex, problem: str, family: str, budgets: Sequence[int]
 ) -> Drawn | None:
     """What the proposed method reconstructs with more and more adaptation images."""
     rows = []
@@ -142,7 +143,7 @@ def across_budgets(
         ]
         for n in budgets:
             shown = album.last(
-                family=family, source=source, method=PROPOSED[family], n=n, problem=problem,
+                family=family, source=SOURCE, method=PROPOSED[family], n=n, problem=problem,
                 image=image,
             )  # fmt: skip
             if shown is not None:

@@ -1,4 +1,4 @@
-"""From a scale and the images to the cells that have to be computed, in the order to do them."""
+"""From a scale and the images to the cells that have to be computed, in order."""
 
 from __future__ import annotations
 

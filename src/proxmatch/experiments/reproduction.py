@@ -13,7 +13,7 @@ from typing import Any, get_args
 import torch
 
 from proxmatch._internal.cluster import EngineName, check_address
-from proxmatch._internal.files import UNFINISHED, clear_unfinished, write_together
+from proxmatch._internal.files import UNFINISHED, clear_unfinished, write_json, write_together
 from proxmatch._internal.locks import LOCK, owned
 from proxmatch.errors import InputError
 from proxmatch.experiments import engines, outputs
@@ -70,7 +70,7 @@ def reproduce(
     on_plan: Callable[[int, int], None] = lambda planned, missing: None,
     on_cell: OnCell = lambda cell, done, planned: None,
 ) -> Reproduction:
-    """Run the experiment, or what is missing of it.
+    """Run the experiment, or the part of it that is missing.
 
     Everything that can be wrong with the arguments is found before any long work. The cells of two
     calls with different families go to the same folder: a long experiment can be run in parts.
@@ -276,11 +276,11 @@ def _short(value: Any) -> str:
 
 def _keep(out: Path, run: dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    write_together(out, {RUN: (json.dumps(run, indent=1) + "\n").encode()})
+    write_json(out, RUN, run)
 
 
 def _minutes(out: Path) -> float:
-    """Minutes that earlier parts of a run took, as far as they were written down."""
+    """Minutes that earlier parts of a run took, as far as they were recorded."""
     file = out / "manifest.json"
     return float(json.loads(file.read_text("utf-8"))["minutes"]) if file.is_file() else 0.0
 

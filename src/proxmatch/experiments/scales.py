@@ -151,7 +151,7 @@ class Scale(_Settings):
 
 
 def bounded(scale: Scale, steps: int | None = None, images: int | None = None) -> Scale:
-    """A scale of which every cell is short: to see that all of it runs, not what is true.
+    """The same scale with short cells: to see that all of it runs; its numbers mean nothing.
 
     Args:
         scale: the whole experiment.

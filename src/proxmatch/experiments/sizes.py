@@ -17,7 +17,7 @@ Sets = dict[int, int]
 
 
 def quick() -> Scale:
-    """About ten minutes on two cores: whether everything works, not what is true."""
+    """About ten minutes on two cores: to see that everything works; its numbers prove nothing."""
     lpn = _images(20, 20)
     main, few = _images(20, 20, 20, 4), _images(12, 12, 4, 2)
     once = {1: 1, 5: 1}
@@ -159,7 +159,7 @@ SCALES = {"quick": quick, "cpu": cpu, "paper": paper}
 
 
 def _images(test: int, chosen: int, gap: int = 0, lipschitz: int = 0) -> dict[str, int]:
-    """Of how many images each figure is."""
+    """How many images each figure is measured on."""
     return {
         "test_images": test,
         "chosen_images": chosen,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 from proxmatch.experiments.cells import Cell, Store
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.plan import FRAMES
@@ -128,5 +127,4 @@ def write(
         },
     }
     write_together(folder, {name: c for name, c in files.items() if not (folder / name).exists()})
-    text = json.dumps(index, indent=1) + "\n"
-    write_together(folder, {"index.json": text.encode()})
+    write_json(folder, "index.json", index)

@@ -11,7 +11,7 @@ import numpy as np
 from proxmatch.experiments.collect import Line, ReconstructionScores, csv_text, markdown
 from proxmatch.experiments.paper import reported
 from proxmatch.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
-from proxmatch.records import Setting
+from proxmatch.records import SOURCE, Setting
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -141,10 +141,7 @@ class Table:
 
 
 def paper_table(
-    found: Sequence[ReconstructionScores],
-    problem: str,
-    budgets: Sequence[int],
-    source: str = "extreme",
+    found: Sequence[ReconstructionScores], problem: str, budgets: Sequence[int]
 ) -> Table:
     """Table 2 or 3: the paper's rows at t = 1, and its numbers."""
     groups = []
@@ -153,7 +150,7 @@ def paper_table(
         wanted += [(method, n) for n in budgets for method in ("mse", PROPOSED[family])]
         rows: list[tuple[Entry, ...]] = []
         for method, n in wanted:
-            cells = _cells(found, family, method, n, problem, "paper", source)
+            cells = _cells(found, family, method, n, problem, "paper", SOURCE)
             if not cells:
                 continue
             said = reported().get((problem, family, method, n))
@@ -181,12 +178,12 @@ def paper_table(
 def main_table(found: Sequence[ReconstructionScores], problems: Sequence[str]) -> Table:
     """Every row at t = 1 and with the chosen relaxation: mean PSNR, and its range over the sets."""
     groups = []
-    kinds = dict.fromkeys((r.label.family, r.label.source or "extreme") for r in found)
+    kinds = dict.fromkeys((r.label.family, r.label.source or SOURCE) for r in found)
     for family, source in kinds:
         if family == BASELINE:
             heading = "no learned prior"
         else:
-            heading = FAMILIES[family] + ("" if source == "extreme" else f", {source} source")
+            heading = FAMILIES[family] + ("" if source == SOURCE else f", {source} source")
         rows = []
         for method in METHODS:
             budgets = sorted({r.label.n for r in found if r.label.method == method})
@@ -201,7 +198,7 @@ def main_table(found: Sequence[ReconstructionScores], problems: Sequence[str]) -
                         images |= {len(r.ids) for r in cells}
                         entries.append(_spread(cells))
                 if any(e is not None for e in entries) and not (
-                    method == "reference" and source != "extreme"
+                    method == "reference" and source != SOURCE
                 ):
                     name = title(method, family)
                     counted = " / ".join(str(number) for number in sorted(images, reverse=True))
@@ -232,14 +229,14 @@ def overview(found: Sequence[ReconstructionScores], problems: Sequence[str]) -> 
     for family in (*FAMILIES, BASELINE):
         kept = [m for m in METHODS if not _is_control(m, family)]
         own = [r for r in found if r.label.family == family and r.label.method in kept]
-        own = _on_shared([r for r in own if r.label.source in ("", "extreme")])
+        own = _on_shared([r for r in own if r.label.source in ("", SOURCE)])
         rows: list[tuple[Entry, ...]] = []
         for method in kept:
             for n in sorted({r.label.n for r in own if r.label.method == method}):
                 entries: list[Entry] = []
                 for problem in problems:
                     plain, chosen = (
-                        _cells(own, family, method, n, problem, relaxation, "extreme")
+                        _cells(own, family, method, n, problem, relaxation, SOURCE)
                         for relaxation in ("paper", "chosen")
                     )
                     entries += [_mean(plain, "psnr", 2), _mean(chosen, "psnr", 2)]
@@ -269,7 +266,7 @@ def _is_control(method: str, family: str) -> bool:
 
 
 def _on_shared(found: Sequence[ReconstructionScores]) -> list[ReconstructionScores]:
-    """The same with those images only that all of them have."""
+    """The same restricted to the images that all of them have."""
     if not found:
         return []
     shared = set(found[0].ids).intersection(*(r.ids for r in found))

@@ -38,7 +38,7 @@ PROBLEMS = {"deblurring": gaussian_deblurring, "super-resolution": super_resolut
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where a cell is computed; nothing here has an influence on the result.
+    """Where a cell is computed; nothing here changes the result.
 
     Attributes:
         folders: of images to train on, by domain.
@@ -166,7 +166,7 @@ def way_of(spec: Mapping[str, Any]) -> Method:
 
 
 def _bounded(plan: AdaptationPlan, most: int | None) -> AdaptationPlan:
-    """No more steps than that."""
+    """The plan with at most this many steps."""
     if plan.settings is None or most is None:
         return plan
     steps = min(plan.settings.steps, most)

@@ -149,7 +149,7 @@ def _listed(problem: Problem | Sequence[Problem]) -> list[Problem]:
 
 
 def _looks(steps: int | None) -> dict[str, int]:
-    """What a number of steps says about looks at the denoiser."""
+    """Settings that follow from a number of steps: when the denoiser is checked and saved."""
     if steps is None:
         return {}
     every = max(1, steps // 10)

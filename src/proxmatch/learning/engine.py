@@ -51,7 +51,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """What a look at the model in the middle of a run found.
+    """The result of a check in the middle of a run.
 
     Attributes:
         score: the higher the better; None if this model is not to be chosen at all.
@@ -271,7 +271,7 @@ class _Run:
         return all(map(math.isfinite, steps))
 
     def sound(self, done: int) -> bool:
-        """Whether the steps that were not looked at were finite, where it is time to know."""
+        """Whether the steps since the last look were finite, when it is time to look."""
         settings = self.settings
         often = (settings.log_every, settings.check_every, settings.checkpoint_every)
         due = done == settings.steps or any(done % number == 0 for number in often)
@@ -284,7 +284,7 @@ class _Run:
         return self.good.step
 
     def record(self, done: int) -> None:
-        """Log, look and write, where it is time to."""
+        """Log, check and save, when it is time to."""
         settings, last = self.settings, done == self.settings.steps
         if not self.in_a_row and (done % settings.log_every == 0 or last):
             self.log.append({"step": done, **self.facts})
@@ -353,7 +353,7 @@ def _check(denoiser: ProximalDenoiser, settings: TrainingSettings, fabric: Fabri
         raise InputError("the contractivity penalty is for gradient-step denoisers")
     if settings.mixed and not denoiser.mixable:
         raise InputError(
-            f"{type(denoiser).__name__} is not trained in mixed precision, only gradient-step "
+            f"{type(denoiser).__name__} is not trained in mixed precision, gradient-step and ridge "
             "denoisers are; leave out 'mixed'"
         )
     precision = fabric.strategy.precision.precision

@@ -36,7 +36,7 @@ SAME = 2.0
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an adaptation did, on pixels that had no part in it.
+    """What an adaptation did, on held-out pixels; ``auto`` makes its choice on them, too.
 
     Attributes:
         before: figures of the denoiser that was given; of one that takes a noise level, at the

@@ -67,7 +67,7 @@ def fine_tune(
     """Train a copy of a denoiser on images; see :func:`proxmatch.learning.adapt`.
 
     Args:
-        denoiser: an LPN or a GradientStep, maybe aligned, in whose frame it is then trained.
+        denoiser: of a family that can be trained; if it is aligned, it is trained in that frame.
         images: clean, ``(C, H, W)`` each.
         settings: of the training.
         problems: that decide what is best, and whose trajectories are followed if the settings ask
@@ -225,7 +225,7 @@ def adaptation_settings(
 
 
 def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
-    """A short training that one image does not mislead: averaged, and augmented where need be.
+    """A short training that one image does not mislead: averaged, and augmented where necessary.
 
     Denoisers of all noise levels are trained by proximal matching, with a gamma from the errors; on
     one face it was level with MSE (``results/adaptation``). Their convolutions are in bfloat16

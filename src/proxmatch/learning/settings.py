@@ -126,7 +126,7 @@ class TrajectoryInputs(_Settings):
 
     Attributes:
         share: of every batch.
-        refresh: steps after which they are found anew, with the denoiser as it then is.
+        refresh: steps after which they are computed again, with the current denoiser.
         images: whose trajectories are held at a time, for each problem.
     """
 
@@ -151,10 +151,11 @@ class TrainingSettings(_Settings):
         trajectory: query points of PnP-PGD among the inputs; only an adaptation has problems.
         averaging: the weights that are looked at, and returned, are a mean in which those of k
             steps before count this to the power of k.
-        mixed: whether the convolutions inside a gradient-step network are in bfloat16 while it
-            trains: nearly twice as fast on a processor with instructions for it, slower on others.
-            Weights, images and the penalty stay in single precision.
-        seed: of the images, the noise and the directions, at each step anew.
+        mixed: train with the cheaper, less exact evaluation of a denoiser. In a gradient-step
+            network convolutions are then in bfloat16, while weights, images and the penalty stay
+            in single precision: nearly twice as fast on a processor with instructions for it,
+            slower on others. The minimization of a ridge stops earlier.
+        seed: of the images, the noise and the directions, which are new at each step.
         checkpoint_every: steps between checkpoints.
         check_every: steps between two looks at the model, if it is checked.
         log_every: steps between lines of the log.

@@ -1,4 +1,4 @@
-"""The state of a run as one safetensors file, replaced atomically: whole, or the one before."""
+"""The state of a run as one safetensors file, replaced atomically: always a complete one."""
 
 from __future__ import annotations
 

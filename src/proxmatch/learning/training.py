@@ -1,4 +1,4 @@
-"""Train a denoiser on a folder of images, and say what it has become."""
+"""Train a denoiser on a folder of images, and measure the result."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def train(
 
 
 def continued(denoiser: ProximalDenoiser, size: int) -> Preset:
-    """How a denoiser at hand is trained on: its layout, and a short training at its levels.
+    """How the training of a given denoiser continues: its layout, a short run at its levels.
 
     Args:
         denoiser: to start from.

@@ -3,7 +3,7 @@
 Matplotlib is imported when something is drawn.
 """
 
-from proxmatch.plots.canvas import encoded, new_figure
+from proxmatch.plots.canvas import encoded, new_figure, rendered
 from proxmatch.plots.curves import (
     plot_curves,
     plot_losses,
@@ -25,5 +25,6 @@ __all__ = [
     "plot_ranges",
     "plot_scores",
     "plot_trials",
+    "rendered",
     "text_table",
 ]

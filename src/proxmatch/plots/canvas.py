@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,14 +22,24 @@ def new_figure(width: float, height: float) -> Figure:
     return plt.figure(figsize=(width, height), layout="constrained")
 
 
-def encoded(figure: Figure, dpi: int = 100) -> str:
+def rendered(figure: Figure, format: str, **options: Any) -> bytes:
+    """The contents of a file of a figure; the options are those of ``savefig``.
+
+    Example:
+        >>> rendered(new_figure(1, 1), "png", dpi=20)[1:4]
+        b'PNG'
+    """
+    file = io.BytesIO()
+    figure.savefig(file, format=format, **options)
+    return file.getvalue()
+
+
+def encoded(figure: Figure) -> str:
     """A figure as an ``<img>`` that holds its picture.
 
     Example:
         >>> encoded(new_figure(1, 1))[:31]
         '<img src="data:image/png;base64'
     """
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi)
-    data = base64.b64encode(file.getvalue()).decode("ascii")
+    data = base64.b64encode(rendered(figure, "png", dpi=100)).decode("ascii")
     return f'<img src="data:image/png;base64,{data}" alt="">'

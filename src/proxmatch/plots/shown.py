@@ -41,7 +41,7 @@ NO_EVIDENCE = "no evidence: no clean image was held out"
 
 
 class ShownReconstruction:
-    """Of a :class:`~proxmatch.reconstruction.Reconstruction`."""
+    """How a :class:`~proxmatch.reconstruction.Reconstruction` is shown."""
 
     images: Any
     status: Any
@@ -81,7 +81,7 @@ class ShownReconstruction:
 
 
 class ShownRun(ShownReconstruction):
-    """Of a :class:`~proxmatch.pnp.PnPResult`."""
+    """How a :class:`~proxmatch.pnp.PnPResult` is shown."""
 
     iterations: Any
     warm: Any
@@ -114,7 +114,7 @@ class ShownRun(ShownReconstruction):
 
 
 class ShownTuned:
-    """Of a :class:`~proxmatch.transforms.Tuned`."""
+    """How a :class:`~proxmatch.transforms.Tuned` is shown."""
 
     chosen: Any
     table: Any
@@ -145,7 +145,7 @@ class ShownTuned:
 
 
 class ShownAdaptation:
-    """Of an :class:`~proxmatch.learning.AdaptationResult`."""
+    """How an :class:`~proxmatch.learning.AdaptationResult` is shown."""
 
     denoiser: Any
     evidence: Any
@@ -178,7 +178,7 @@ class ShownAdaptation:
 
 
 class ShownDiagnosis:
-    """Of a :class:`~proxmatch.diagnosis.Diagnosis`."""
+    """How a :class:`~proxmatch.diagnosis.Diagnosis` is shown."""
 
     problem: Any
     images: Any
@@ -258,7 +258,7 @@ class ShownSpectrum:
 
 
 class ShownCertificate:
-    """Of a :class:`~proxmatch.theory.Certificate`."""
+    """How a :class:`~proxmatch.theory.Certificate` is shown."""
 
     problem: Any
     runs: Any

@@ -35,7 +35,7 @@ class Driven:
 
 @dataclass(frozen=True)
 class Tested:
-    """A claim in its group: told apart from the others by ``what``, then by ``where``."""
+    """A claim in its group: distinguished from the others by ``what``, then by ``where``."""
 
     claim: ClaimRecord
     block: Denoiser

@@ -19,7 +19,7 @@ from proxmatch._internal.files import write_together
 from proxmatch.data import read_file
 from proxmatch.data.shards import StoredPicture
 from proxmatch.errors import DataError, InputError
-from proxmatch.plots import plot_images
+from proxmatch.plots import plot_images, rendered
 from proxmatch.problems.catalog import image_side, make_problem, options as read_options, reduction
 from proxmatch.report.document import document
 
@@ -77,9 +77,7 @@ def sheet(result: Path, measured: Tensor, truth: Tensor | None, told: Mapping[st
     tall = 3.2 * image.shape[1] / image.shape[2]
     figure = Figure(figsize=(3.2 * len(shown), tall + 3.7), layout="constrained")
     plot_images(shown, figure=figure)
-    file = io.BytesIO()
-    figure.savefig(file, format="jpeg", dpi=100, pil_kwargs={"quality": 90})
-    return file.getvalue()
+    return rendered(figure, "jpeg", dpi=100, pil_kwargs={"quality": 90})
 
 
 def metrics_csv(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -112,7 +110,7 @@ def measured_again(
     simulate: bool,
     seed: int,
 ) -> Before:
-    """The measurements: the files themselves, or simulated from them once more.
+    """The measurements: the files themselves, or simulated from them again.
 
     Args:
         sources: the picture of each result.

@@ -1,4 +1,4 @@
-"""A certificate: does this run obey the theory it rests on, and by how much?"""
+"""A certificate: does this run obey the theory, and by how much?"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -55,7 +55,6 @@ def stationarity_under(
     problem: Problem,
     *,
     iterations: int,
-    seed: int = 0,
 ) -> Tensor:
     """|grad F*(x_k)| of a run with injected mismatch, ``(B, K)``.
 
@@ -67,29 +66,8 @@ def stationarity_under(
         measurements: y.
         problem: f and eta.
         iterations: K.
-        seed: of the directions of the errors.
     """
-    deployed = Perturbed(reference, size, seed)
+    deployed = Perturbed(reference, size)
     return trace(
         deployed, measurements, problem, reference=reference, iterations=iterations
     ).stationarity[:, 1:]
-
-
-def floor_under(
-    sizes: Sequence[float],
-    reference: ProximalDenoiser,
-    measurements: Tensor,
-    problem: Problem,
-    *,
-    iterations: int,
-) -> list[float]:
-    """Mean |grad F*(x_k)|^2 over the second half of runs with constant mismatch, one for each d.
-
-    The theorem bounds it by C_1 d^2: on logarithmic axes it is a line of slope one over d^2.
-    """
-    floors = []
-    for d in sizes:
-        size = power_law(d, 0)  # constant
-        run = stationarity_under(size, reference, measurements, problem, iterations=iterations)
-        floors.append(float(run[:, iterations // 2 :].square().mean()))
-    return floors

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
+from proxmatch.denoisers.inverse import residual_scale
 from proxmatch.errors import InputError, NotContractiveError, UnknownLipschitzError
 from proxmatch.metrics import norm
 from proxmatch.pnp import Denoise, Status, checked_count, pnp_pgd
@@ -212,9 +213,9 @@ def measure(
         for xs, zs in zip(torch.split(x, sizes), torch.split(z, sizes), strict=True):
             target = reference(zs, sigma)
             inverse = reference.inverse(xs, sigma, initial=zs, tolerance=tolerance)
-            w = inverse.z
-            rho = norm(reference(w, sigma) - xs)
-            hz, hw = reference.potential(zs, sigma), reference.potential(w, sigma)
+            w, rho = inverse.z, inverse.residual * residual_scale(xs)
+            hz = reference.potential_at(zs, target, sigma)
+            hw = reference.potential_at(w, xs, sigma)
             ys = measured.expand(len(xs), *measured.shape[1:])
             f, df = problem.fidelity(xs, ys), problem.gradient(xs, ys)
             parts.append((w, target, rho, hz, hw, f, df, inverse.converged))

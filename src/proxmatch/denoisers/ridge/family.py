@@ -88,7 +88,8 @@ class Ridge(ProximalDenoiser):
     """The proximal map of a weakly convex ridge regularizer, for every noise level.
 
     It has no reach: through the minimization each pixel depends on all others, less and less with
-    distance.
+    distance. Where ``mixed`` is set, as in a training, the minimization stops
+    earlier (:mod:`.proximal`).
 
     Args:
         config: the layout.
@@ -101,6 +102,7 @@ class Ridge(ProximalDenoiser):
     """
 
     trainable = True
+    mixable = True
     recipe = Recipe(clip=1.0, rate=2e-3)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "ridge": {
@@ -112,6 +114,7 @@ class Ridge(ProximalDenoiser):
                 "batch": 4,
                 "optimizer": {"rate": 5e-3, "warmup": 50, "final": 0.02, "clip": 0.3},
                 "averaging": 0.995,
+                "mixed": True,
             },
         }
     }
@@ -150,14 +153,17 @@ class Ridge(ProximalDenoiser):
             x.requires_grad or any(p.requires_grad for p in self.parameters())
         )
         with torch.inference_mode(False), torch.set_grad_enabled(keep):
-            return proximal(self._at(level), x if keep else x.detach().clone())
+            z = x if keep else x.detach().clone()
+            return proximal(self._at(level), z, rough=self.mixed)
 
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """h_s(x) = |x|^2 / 2 less the Moreau envelope of R_s, ``(B,)``."""
-        x = self._check(x)
-        level = self._levels(x, sigma)
-        u = self.forward(x, level)
-        return ((x - u / 2) * u).flatten(1).sum(1) - self._at(level).value(u)
+        return self.potential_at(x, self.forward(x, sigma), sigma)
+
+    def potential_at(self, x: Tensor, value: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """h_s(x), ``(B,)``, from D_s(x)."""
+        regularizer = self._at(self._levels(x, sigma))
+        return ((x - value / 2) * value).flatten(1).sum(1) - regularizer.value(value)
 
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         """D_s(x) and v -> (Id + Hess R_s(D_s(x)))^{-1} v, by conjugate gradients."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -48,19 +49,31 @@ class Profile:
 
     def slope(self, x: Tensor) -> Tensor:
         """psi'(x)."""
-        core = self._height / self._inner * _clip(x * self._inner, self.corner)
-        return core.addcmul(self.rho / self.scale, _clip(x * self.scale, self.corner), value=-1)
+        return self.slope_and_bend(x)[0]
 
     def bend(self, x: Tensor) -> Tensor:
         """psi''(x), in [-rho, m]."""
-        size = x.abs()
-        core = self._height * _hat(size * self._inner, self.corner)
-        return core.sub(_hat(size * self.scale, self.corner), alpha=self.rho)
+        return self.slope_and_bend(x)[1]
+
+    def slope_and_bend(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """psi'(x) and psi''(x), which share most of their work."""
+        core, lost = _clip(x * self._inner, self.corner)
+        outer, regained = _clip(x * self.scale, self.corner)
+        slope = (self._height / self._inner * core).addcmul(self.rho / self.scale, outer, value=-1)
+        return slope, torch.add(self.curvature - self._height * lost, regained, alpha=self.rho)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Profile:
         """The same with changed tensors."""
         scale, curvature, width = map(change, (self.scale, self.curvature, self.width))
         return replace(self, scale=scale, curvature=curvature, width=width)
+
+    def rows(self, which: Tensor) -> Profile:
+        """The psi of some of the images."""
+        return self.each(lambda t: t[which])
+
+    def split(self, filters: int) -> list[Profile]:
+        """The psi of so many filters at a time."""
+        return [replace(self, scale=scale) for scale in torch.split(self.scale, filters, 1)]
 
     @property
     def _inner(self) -> Tensor:
@@ -71,16 +84,12 @@ class Profile:
         return self.curvature + self.rho
 
 
-def _hat(size: Tensor, corner: float) -> Tensor:
-    """The hat, of |x|."""
-    return (1 + corner - size).div(2 * corner).clamp(0, 1)
-
-
-def _clip(x: Tensor, corner: float) -> Tensor:
-    """The integral of the hat: x, then a parabola, then 1; odd."""
+def _clip(x: Tensor, corner: float) -> tuple[Tensor, Tensor]:
+    """The integral of the hat: x, then a parabola, then 1; odd. And one less the hat."""
     inside = x.clamp(-1 - corner, 1 + corner)
     excess = F.softshrink(inside, 1 - corner)
-    return inside.addcmul(excess, excess.abs(), value=-0.25 / corner)
+    size = excess.abs()
+    return inside.addcmul(excess, size, value=-0.25 / corner), size / (2 * corner)
 
 
 def _integral(x: Tensor, corner: float) -> Tensor:

@@ -16,14 +16,12 @@ part has slope 1 up to a knot, the concave one from there up to another. Both ar
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from proxmatch.denoisers.checkpoint import build
-from proxmatch.denoisers.published import tensors_of
-from proxmatch.denoisers.ridge.family import Ridge, RidgeConfig
+from proxmatch.denoisers.ridge.family import RidgeConfig
 from proxmatch.errors import CheckpointError
 
 RHO = 0.999
@@ -37,35 +35,39 @@ CONVEX, CONCAVE = "activation_cvx.coefficients", "activation_ccv.coefficients"
 SCALING, CURVATURE = "spline_scaling.coefficients", "mu_"
 
 
-def import_wcrr(file: str | Path, *, sigma: float | None = None, highest: float = HIGHEST) -> Ridge:
-    """Convert a published checkpoint; nothing in it is unpickled but tensors.
+def wcrr(
+    state: dict[str, Tensor], origin: str, settings: dict[str, Any]
+) -> tuple[RidgeConfig, dict[str, Tensor]]:
+    """The layout and the weights of a published regularizer.
 
     Args:
-        file: ``checkpoint_*.pth``.
-        sigma: noise level it is evaluated at unless told otherwise.
-        highest: largest noise level of its training (``noise_range`` in its ``config.json``).
+        state: the tensors of ``checkpoint_*.pth``.
+        origin: the file, for messages.
+        settings: ``sigma``, the noise level it is evaluated at unless told otherwise; ``highest``,
+            the largest noise level of its training (``noise_range`` in its ``config.json``).
 
     Raises:
         CheckpointError: the file holds something else, or a psi of another shape.
     """
-    file = Path(file)
-    state = {name: t.float() for name, t in tensors_of(file).items()}
+    state = {name: t.float() for name, t in state.items()}
     missing = [n for n in (FIRST, CONVEX, CONCAVE, SCALING, CURVATURE) if n not in state]
     if missing:
-        raise CheckpointError(f"{file} has no {missing[0]}: it is a checkpoint of another kind")
+        raise CheckpointError(f"{origin} has no {missing[0]}: it is a checkpoint of another kind")
     layers = [state[FIRST]]
     while (name := f"conv_layer.conv_layers.{len(layers)}.weight") in state:
         layers.append(state[name])
     knots = state[CONVEX].shape[-1]
-    inner, outer = _clips(state, knots, file)
+    inner, outer = _clips(state, knots, origin)
     curvature = state[CURVATURE].exp()
     # With the range of the concave part as the unit; the tail is what the two clips leave.
     unit = 2 * RANGE / (knots - 1) * outer
     tail = (curvature + RHO) * inner / outer - RHO
     if float(tail) < -1e-3:
-        raise CheckpointError(f"{file}: psi falls far out, which no shipped file does")
+        raise CheckpointError(f"{origin}: psi falls far out, which no shipped file does")
     scaling = state[SCALING]
     nodes = scaling.shape[1]
+    told = {"highest": HIGHEST, **settings}
+    highest = told.pop("highest")
     config = RidgeConfig(
         channels=layers[0].shape[1],
         sizes=tuple(layer.shape[-1] for layer in layers),
@@ -74,21 +76,17 @@ def import_wcrr(file: str | Path, *, sigma: float | None = None, highest: float 
         rho=RHO,
         corner=CORNER,
         nodes=tuple(highest * k / (nodes - 1) for k in range(nodes)),
-        sigma=sigma,
         levels=(highest / 100, highest),
+        **told,
     )
     weights = {f"layers.{i}": layer for i, layer in enumerate(layers)}
     weights["scale"] = scaling.T - math.log(255 * unit)
     weights["curvature"] = curvature.log().expand(nodes).clone()
     weights["tail"] = tail.clamp_min(0).expand(nodes).clone()
-    denoiser = build(config, weights, str(file))
-    denoiser.record = {"imported": {"kind": "wcrr"}}
-    denoiser.eval()
-    assert isinstance(denoiser, Ridge)  # noqa: S101
-    return denoiser
+    return config, weights
 
 
-def _clips(state: dict[str, Tensor], knots: int, file: Path) -> tuple[int, int]:
+def _clips(state: dict[str, Tensor], knots: int, origin: str) -> tuple[int, int]:
     """The knots, counted from the middle, where the convex and the concave part of psi end."""
     convex, concave = (_slopes(state[name], knots) for name in (CONVEX, CONCAVE))
     inner, outer = int(convex.sum().round()), int((convex + concave).sum().round())
@@ -97,7 +95,7 @@ def _clips(state: dict[str, Tensor], knots: int, file: Path) -> tuple[int, int]:
     apart = max(float((a - b).abs().max()) for a, b in zip((convex, concave), ideal, strict=True))
     if apart > 1e-3 or not 0 < inner < outer:
         raise CheckpointError(
-            f"{file}: the splines of psi are no minimax concave penalty (slopes are off by "
+            f"{origin}: the splines of psi are no minimax concave penalty (slopes are off by "
             f"{apart:.2g}); train a Ridge of your own instead"
         )
     return inner, outer

@@ -1,4 +1,4 @@
-"""Ruined runs: how many does the examination of a run notice, and how often is it wrong?
+"""Ruined runs: how many does the soundness check notice, and how often is it wrong?
 
 Denoisers of three domains, of all levels and of one, at strengths from far too weak to far too
 strong, on six domains and in five problems. The limits were set on faces and photographs and are

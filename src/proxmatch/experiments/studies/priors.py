@@ -19,7 +19,13 @@ from torch import Tensor
 
 from proxmatch.baselines import BASELINES as BASELINES
 from proxmatch.data import ImageDomain
-from proxmatch.denoisers import ProximalDenoiser, checkpoint, import_network, load
+from proxmatch.denoisers import (
+    ProximalDenoiser,
+    checkpoint,
+    import_checkpoint,
+    import_network,
+    load,
+)
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies.study import Work
 from proxmatch.pnp import Denoise
@@ -99,10 +105,12 @@ def problem_of(name: str, channels: int, size: Size = 128) -> Problem:
 
 @cache
 def prior_of(name: str) -> Any:
-    """A denoiser by its name, folder, or ``kind:file`` of a published network; or ``bm3d``."""
+    """A denoiser by its name, folder, or ``kind:file`` of published weights; or ``bm3d``."""
     if name == "bm3d":
         return _bm3d()
     kind, colon, file = name.partition(":")
+    if kind == "wcrr":
+        return import_checkpoint(file, "wcrr")
     return import_network(file, kind) if colon else load(name)  # type: ignore[arg-type]
 
 

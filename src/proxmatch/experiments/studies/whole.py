@@ -1,4 +1,4 @@
-"""Whole pictures of many kinds: is a result ever below its start, and has it a grid?
+"""Whole pictures of many kinds: is a result ever below its start, and does it show a grid?
 
 Strengths are chosen on crops of validation photographs for the color pictures, and of other X-rays
 for the X-rays: none of the pictures here has any influence on them.
