@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from proxmatch.denoisers import (
 )
 from proxmatch.errors import CheckpointError, InputError
 from proxmatch.learning import Optimizer, Preset, TrainingSettings, train
+from proxmatch.learning.assess import Assessment
 from proxmatch.learning.progress import bar
 from proxmatch.learning.training import continued
 from proxmatch.metrics import psnr
@@ -128,6 +130,12 @@ def test_shipped_models_have_a_card(name: str) -> None:
     # L of a gradient step may pass one: its strength is then chosen so that t L does not.
     assert 0 < validation["lipschitz"] < (2.5 if model.penalized else 5)
     assert model.lipschitz == (validation["lipschitz"] if model.penalized else None)
+
+
+def test_a_record_holds_none_for_what_was_not_measured() -> None:
+    found = Assessment({0.05: torch.ones(2)}, {}, {}).means()
+    assert found["lipschitz"] is found["largest_eigenvalue"] is None
+    json.dumps(found, allow_nan=False)
 
 
 def test_a_training_can_start_from_another_denoiser(folder: Path, tmp_path: Path) -> None:

@@ -159,4 +159,6 @@ def _figures(validation: dict[str, Any] | None) -> list[str]:
         return []
     parts = [f"denoising at {level} {dB:.2f} dB" for level, dB in validation["denoising"].items()]
     parts += [f"{name} {dB:.2f} dB" for name, dB in validation["reconstruction"].items()]
-    return [f"held out: {', '.join(parts)}, L {validation['lipschitz']:.2f}"]
+    if validation["lipschitz"] is not None:
+        parts.append(f"L {validation['lipschitz']:.2f}")
+    return [f"held out: {', '.join(parts)}"]

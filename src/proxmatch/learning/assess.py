@@ -48,16 +48,18 @@ class Assessment:
         )
 
     def means(self) -> dict[str, Any]:
-        """The means over the images, ready for JSON."""
+        """The means over the images, ready for JSON: None for what was not measured."""
+        spectrum = (self.lipschitz, self.largest, self.residual)
+        constant, largest, residual = (None if math.isnan(v) else round(v, 4) for v in spectrum)
         return {
             "denoising": {str(s): round(float(v.mean()), 3) for s, v in self.denoising.items()},
             "reconstruction": {
                 name: round(float(v.mean()), 3) for name, v in self.reconstruction.items()
             },
             "diverged": self.diverged,
-            "lipschitz": round(self.lipschitz, 4),
-            "largest_eigenvalue": round(self.largest, 4),
-            "eigenvalue_residual": round(self.residual, 4),
+            "lipschitz": constant,
+            "largest_eigenvalue": largest,
+            "eigenvalue_residual": residual,
             "images": len(next(iter(self.denoising.values()))),
         }
 
