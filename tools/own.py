@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import sys
 import tempfile
@@ -246,7 +247,8 @@ def heading(found: dict[str, Any]) -> str:
         "\nDeblurring of two faces (40 x 40, 10 steps) with the network that was trained and "
         "adapted to four other faces. Its own strength: the one that is best for it on the four, "
         "with t L along its run. The share of the inequalities that hold along three steps is with "
-        "the adapted denoiser as the reference.\n",
+        "the adapted denoiser as the reference; none applies where `adapt` returned a denoiser "
+        "as it is (`source`), t = 1, where L is above 1.\n",
         "| | its own strength | t L | adapt chose | start | reconstructed | status | certified |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -255,7 +257,10 @@ def heading(found: dict[str, Any]) -> str:
         chosen = next(c["name"] for c in figures["candidates"] if c["chosen"])
         level = "" if own["sigma"] is None else f"s {own['sigma']:.3g}, "
         start, end = (sum(figures[k]) / 2 for k in ("start", "reconstructed"))
-        shares = ", ".join(f"{k} {v:.1%}" for k, v in figures["certified"].items())
+        shares = ", ".join(
+            f"{k} {'none applies' if math.isnan(v) else f'{v:.1%}'}"
+            for k, v in figures["certified"].items()
+        )
         lines.append(
             f"| {name} | {level}t {own['strength']:.2g} | {own['margin']:.2f} | {chosen} | "
             f"{start:.2f} | {end:.2f} | {', '.join(sorted(set(figures['status'])))} | {shares} |"
