@@ -258,18 +258,6 @@ def test_fine_tuning_is_in_bfloat16_where_that_is_fast(
     assert not gentle_settings(load("lpn-faces"), 1).mixed
 
 
-def test_matrices_go_further_where_there_are_several_images() -> None:
-    """Muon for gradient-step networks with three images or more; Adam for one, and for an LPN."""
-    gs, lpn = load("gs-faces"), load("lpn-faces")
-    assert [gentle_settings(gs, n).optimizer.matrices for n in (1, 2, 3, 5)] == [
-        None,
-        None,
-        1e-3,
-        1e-3,
-    ]
-    assert gentle_settings(lpn, 5).optimizer.matrices is None
-
-
 def test_a_denoiser_is_fine_tuned_at_the_levels_it_knows() -> None:
     network = GradientStepConfig(network="scaled-unet", widths=(4, 8), levels=(0.02, 0.1))
     noise = gentle_settings(GradientStep(network), 1).noise

@@ -68,8 +68,6 @@ class Recipe:
         rate: learning rate of a gentle training.
         batch: images per step of it.
         steps: number of its steps, with fewer than five images and with more.
-        matrices: rate of Muon for the convolutions between hidden layers in a gentle training at
-            all noise levels; None to train them like the other weights.
     """
 
     epochs: int = 20
@@ -79,7 +77,6 @@ class Recipe:
     rate: float = 3e-4
     batch: int = 4
     steps: tuple[int, int] = (100, 100)
-    matrices: float | None = None
 
 
 #: Fields of a configuration that may be set on a denoiser after it was made.

@@ -28,7 +28,7 @@ from pydantic import (
 from torch import Tensor, nn
 from torch.func import vjp
 
-from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Recipe, leaf
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
 from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
 from proxmatch.denoisers.networks import DnCNN, DRUNet, FFDNet, Network, is_map
 from proxmatch.denoisers.smoothing import SHARPNESS, kinks, smooth
@@ -166,7 +166,6 @@ class GradientStep(ProximalDenoiser):
     trainable = True
     penalized = True
     mixable = True
-    recipe = Recipe(matrices=1e-3)
     # Convolutions are faster this way on a CPU, and no slower on a GPU.
     memory_format = torch.channels_last
 

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 
 #: Side of the windows that a denoiser of any image size is trained on.
 CROP = 64
-#: With so many images or more, the matrices of a network are trained by Muon, which goes further
-#: in as many steps: from histology to five faces 0.2 to 0.9 dB (``results/adaptation``). With
-#: fewer it was not tried.
-SEVERAL = 3
 #: Level at which a denoiser of all levels is looked at.
 ASSESSED = 0.05
 
@@ -193,7 +189,7 @@ def adaptation_settings(
         told = gentle_settings(denoiser, inputs, loss=way.loss, penalty=penalty).model_dump()
         every = max(1, told["steps"] // recipe.looks)
         told |= {"check_every": every, "checkpoint_every": every}
-        told["optimizer"] |= {"matrices": None, **way.optimizer}  # Adam, as in the paper
+        told["optimizer"] |= way.optimizer
         return TrainingSettings.model_validate({**told, **changes})
     batch = 4
     gamma: GammaSchedule = Geometric()
@@ -252,13 +248,7 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
             "gamma": FromData(),
             "noise": Levels.of(network.levels),
             "batch": 4,
-            "optimizer": Optimizer(
-                rate=5e-4,
-                matrices=recipe.matrices if number >= SEVERAL else None,
-                warmup=30,
-                final=0.05,
-                clip=1.0,
-            ),
+            "optimizer": Optimizer(rate=5e-4, warmup=30, final=0.05, clip=1.0),
             "mixed": network.mixable and bfloat16_is_fast(next(network.parameters()).device),
         }
     else:
