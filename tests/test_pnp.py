@@ -1,10 +1,11 @@
+import gc
 import warnings
 
 import deepinv
 import numpy
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.metrics import psnr, ssim
@@ -520,3 +521,20 @@ def test_it_works_in_inference_mode():
     with torch.inference_mode():
         result = pnp_pgd(lambda z, _: 0.9 * z, y.clone(), problem, truth=x.clone(), iterations=5)
     assert torch.equal(result.images, expected.images)
+
+
+def test_few_copies_of_the_images_are_held_while_the_denoiser_works() -> None:
+    """x, v, z, y and A^T y: a large picture fits into memory a few times only."""
+    problem = gaussian_deblurring((24, 40), channels=1, iterations=8)
+    y = problem.measure(torch.rand(1, 1, 24, 40))
+    held = []
+
+    def denoiser(z: Tensor, sigma: object) -> Tensor:
+        gc.collect()
+        tensors = [t for t in gc.get_objects() if type(t) is Tensor and t.shape == z.shape]
+        held.append(len({t.untyped_storage().data_ptr() for t in tensors}))
+        return 0.9 * z
+
+    pnp_pgd(denoiser, y, problem)
+    assert len(held) == 8
+    assert max(held) <= 5

@@ -193,23 +193,19 @@ def pnp_pgd(
     curves = _blank(names, steps, x)
     if "iterates" in names:
         curves["iterates"][:, 0] = x
-    scratch = torch.empty_like(x)  # fresh memory is the larger part of a pass over the images
-    quality = _quality(names, truth, scratch)
+    quality = _quality(names, truth)
     for name, measure in quality.items():
         curves[name][:, 0] = measure(x)
-    best = x
+    best = x if "psnr" in names else None
     for k in range(1, steps + 1):
         v = momentum.point(x) if k <= warm else x
-        z = v - problem.eta * gradient(v)
+        z = torch.sub(v, gradient(v), alpha=problem.eta)
         factor = _factor(k, warm)
         new = _denoised("denoiser", stronger(denoiser, factor), z, sigma, progress.rows, x)
         previous, x = x, progress.sound(new, x)
-        if k < warm:
-            momentum.moved(v, previous, x)
-
         for name, measure in quality.items():
             curves[name][:, k] = measure(x)
-        if "psnr" in names:
+        if best is not None:
             better = curves["psnr"][:, k] > curves["psnr"][:, :k].amax(1)
             best = torch.where(_per_image(better), x, best)
         if reference is not None:
@@ -220,13 +216,16 @@ def pnp_pgd(
         if "iterates" in names:
             curves["iterates"][:, k] = x
             curves["queries"][:, k] = z
+        change = x - previous
         if "residual" in names or stop is not None:
-            change = norm(torch.sub(x, previous, out=scratch))
-            residual = change / norm(x).clamp_min(torch.finfo(x.dtype).tiny)
+            residual = norm(change) / norm(x).clamp_min(torch.finfo(x.dtype).tiny)
             if "residual" in names:
                 curves["residual"][:, k] = residual
             if k > warm:
                 progress.retire(residual)
+        if k < warm:
+            momentum.moved(v, x, change)
+        del v, z, new, previous, change  # of a large picture every copy counts
         if x.device.type == "cpu" or k % LOOK == 0:
             progress.look()
         if progress.finished:
@@ -248,7 +247,7 @@ def pnp_pgd(
         residual=_from_first(curves.get("residual")),
         mismatch=_from_first(curves.get("mismatch")),
         gap=_from_first(curves.get("gap")),
-        best=None if by_psnr is None else best.clone(),
+        best=None if best is None else best.clone(),
         best_iteration=by_psnr,
         iterates=curves.get("iterates"),
         queries=_from_first(curves.get("queries")),
@@ -304,20 +303,20 @@ class _Momentum:
 
     def __init__(self, x: Tensor) -> None:
         self.theta = x.new_ones(len(x), 1, 1, 1)
-        self.step = torch.zeros_like(x)
+        self.step: Tensor | None = None
 
     def point(self, x: Tensor) -> Tensor:
-        """The point v = x + beta (x - the previous iterate)."""
+        """The point v = x + beta (x - the previous iterate); the step is then forgotten."""
         after = (1 + (1 + 4 * self.theta.square()).sqrt()) / 2
-        v = x + (self.theta - 1) / after * self.step
-        self.theta = after
-        return v
+        beta, self.theta = (self.theta - 1) / after, after
+        step, self.step = self.step, None
+        return x if step is None else torch.addcmul(x, beta, step)
 
-    def moved(self, v: Tensor, previous: Tensor, x: Tensor) -> None:
+    def moved(self, v: Tensor, x: Tensor, step: Tensor) -> None:
         """Take note of a step from v to x: restart images where (v - x) and the step agree."""
-        self.step = x - previous
-        uphill = ((v - x) * self.step).flatten(1).sum(1) > 0
+        uphill = torch.linalg.vecdot((v - x).flatten(1), step.flatten(1)) > 0
         self.theta = torch.where(_per_image(uphill), 1.0, self.theta)
+        self.step = step
 
 
 class _Progress:
@@ -447,16 +446,14 @@ def _checked_names(
     return names
 
 
-def _quality(
-    names: Collection[str], truth: Tensor | None, scratch: Tensor
-) -> dict[str, Callable[[Tensor], Tensor]]:
+def _quality(names: Collection[str], truth: Tensor | None) -> dict[str, Callable[[Tensor], Tensor]]:
     """The metrics to record, as functions of the iterate."""
     found: dict[str, Callable[[Tensor], Tensor]] = {}
     if truth is None:
         return found
     clipped = truth.clamp(0, 1)
     if "psnr" in names:
-        found["psnr"] = lambda x: decibels(torch.clamp(x, 0, 1, out=scratch).sub_(clipped))
+        found["psnr"] = lambda x: decibels(x.clamp(0, 1).sub_(clipped))
     if "ssim" in names:
         found["ssim"] = lambda x: ssim(x, clipped)
     return found

@@ -64,4 +64,7 @@ def blur(kernel: Tensor, img_size: ImageSize) -> Operator:
 def _build(
     kernel: Tensor, img_size: ImageSize, device: torch.device, dtype: torch.dtype
 ) -> BlurFFT:
-    return BlurFFT(img_size=img_size, filter=kernel[None, None].to(device, dtype), device=device)
+    physics = BlurFFT(img_size=img_size, filter=kernel[None, None].to(device, dtype), device=device)
+    # All channels have one kernel: its transform is held once, not once a channel.
+    physics.mask, physics.angle = physics.mask[:, :1].clone(), physics.angle[:, :1].clone()
+    return physics

@@ -28,22 +28,37 @@ def measured(
     Raises:
         InputError: not one id per image, or noise that is not the same for all images.
     """
-    if ids is None:
-        ids = content(x)
-    elif len(ids) != len(x):
+    ids = content(x) if ids is None else ids
+    if len(ids) != len(x):
         raise InputError(f"got {len(ids)} ids for {len(x)} images; give one for each")
-    clean: Tensor = physics.A(x)
-    wide = clean.to(torch.promote_types(clean.dtype, torch.float64))
+    return with_noise(physics, physics.A(x), ids, seed)
+
+
+def with_noise(
+    physics: LinearPhysics, clean: Tensor, ids: Sequence[str | int], seed: int
+) -> Tensor:
+    """Measurements y from Ax, as by :func:`measured`.
+
+    Args:
+        physics: A and its noise.
+        clean: Ax, ``(B, ...)``.
+        ids: one name per image.
+        seed: another seed, another draw.
+
+    Raises:
+        InputError: noise that is not the same for all images.
+    """
+    wide = torch.promote_types(clean.dtype, torch.float64)
     noisy = []
     with _borrowed_randomness(physics.noise_model):
         for i, name in enumerate(ids):
-            _set_seed(seed_of(seed, name), wide.device)
-            noisy.append(physics.noise(wide[i : i + 1]))
-    y: Tensor = physics.sensor(torch.cat(noisy).to(clean.dtype))
-    if len(y) != len(x):
+            _set_seed(seed_of(seed, name), clean.device)
+            noisy.append(physics.noise(clean[i : i + 1].to(wide)).to(clean.dtype))
+    y: Tensor = physics.sensor(torch.cat(noisy) if len(noisy) > 1 else noisy[0])
+    if len(y) != len(clean):
         raise InputError(
-            f"{type(physics.noise_model).__name__} made {len(y)} measurements of {len(x)} images; "
-            "its parameters must be the same for all images"
+            f"{type(physics.noise_model).__name__} made {len(y)} measurements of {len(clean)} "
+            "images; its parameters must be the same for all images"
         )
     return y
 

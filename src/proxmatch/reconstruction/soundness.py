@@ -29,7 +29,7 @@ from torch import Tensor
 from proxmatch.errors import MismatchedPhysicsWarning
 from proxmatch.pnp import PnPResult
 from proxmatch.problems import Problem
-from proxmatch.problems.measuring import measured
+from proxmatch.problems.measuring import with_noise
 from proxmatch.reconstruction.linear import reconstruct_linearly
 from proxmatch.reconstruction.signs import Examination
 from proxmatch.transforms.measured_colors import textures
@@ -78,24 +78,21 @@ def examine(
         (((),), 3)
     """
     problem.check_image(images, "the reconstruction")
-    start = problem.initial(measurements) if start is None else start
     pixels = images[0].numel()
-
-    v = textures(problem, TEXTURES)
-    kappa = float(_energy(problem.physics.A(v)).sum() / _energy(v).sum())
+    # First what needs the most memory, before anything else is held.
+    clean = problem.physics.A(images.clamp(0, 1))
+    noise = _energy(with_noise(problem.physics, clean, range(len(clean)), 0) - clean)
+    del clean
+    kappa = _passed(problem)
+    start = problem.initial(measurements) if start is None else start
 
     def misfit(x: Tensor, noise: Tensor) -> Tensor:
         left = _energy(problem.physics.A(x) - measurements)
         return (left - noise).clamp_min(0) / (kappa * pixels)
 
-    inside = images.clamp(0, 1)
-    noise = _energy(
-        measured(problem.physics, inside, range(len(inside)), 0) - problem.physics.A(inside)
-    )
-    change = images - start
     compared = _compared(images, start, measurements, problem, noise / measurements[0].numel())
     return Examination(
-        change=_energy(change) / pixels,
+        change=_energy(images - start) / pixels,
         misfit=misfit(images, noise),
         start_misfit=misfit(start, noise),
         noise=(flattest(images) - flattest(start)).clamp_min(0),
@@ -106,6 +103,13 @@ def examine(
         reach=compared[3],
         residual=torch.zeros_like(noise) if residual is None else residual.to(noise),
     )
+
+
+def _passed(problem: Problem) -> float:
+    """The share kappa of the energy of random images that the operator lets pass."""
+    images = torch.split(textures(problem, TEXTURES), 1)
+    energies = torch.cat([_energy(problem.physics.A(v)) for v in images])
+    return float(energies.sum() / torch.cat([_energy(v) for v in images]).sum())
 
 
 def _compared(x: Tensor, start: Tensor, y: Tensor, problem: Problem, variance: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
@@ -127,7 +128,7 @@ class Relaxed(Transformed):
         return self._step(x, value), lambda v: self._step(v.detach(), product(v))
 
     def _step(self, x: Tensor, toward: Tensor) -> Tensor:
-        return self.t * toward + (1 - self.t) * x
+        return torch.lerp(x, toward, self.t)
 
     def _level(self, sigma: Any) -> Any:
         return sigma if self.level is None else self.level
