@@ -84,7 +84,7 @@ RIGHT: dict[str, list[tuple[str, int]]] = {
         (
             "reconstruct lpn-histology DATA/faces/000001.jpg --problem deblurring --simulate "
             "--out OUT/wrong-prior",
-            1,
+            0,
         ),
     ],
     "Diagnose": [

@@ -69,6 +69,33 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> LPN:
     return denoiser
 
 
+def test_what_is_known_not_to_be_a_proximal_map_is_not_returned_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    source = GradientStep(GradientStepConfig(widths=(8, 8), sigma=0.1, lipschitz=1.5))
+    monkeypatch.setattr(module, "LEEWAY", math.inf)
+
+    def best(lipschitz: float) -> str:
+        source.lipschitz = lipschitz
+        trials = module.explore(
+            {"mine": source},
+            hold_out(bright(4), 16),
+            bright(2),
+            problems=[DEBLURRING],
+            size=16,
+            search=Search(steps=0, compare=False),
+        )
+        # as if the source were far better than all others
+        first = trials.tried[0]
+        seen = {name: 99.0 for name in first.candidate.scores}
+        trials.tried[0] = replace(first, candidate=replace(first.candidate, scores=seen))
+        return trials.best().candidate.name
+
+    assert best(0.5) == "source"
+    assert best(1.5) != "source"
+
+
 @torch.no_grad()
 def quality(model: object, problem=DEBLURRING) -> float:  # type: ignore[no-untyped-def]
     test = bright(8, seed=77)

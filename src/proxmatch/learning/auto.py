@@ -61,7 +61,12 @@ from proxmatch.baselines import TotalVariation, Wiener
 from proxmatch.baselines.total_variation import WEIGHTS
 from proxmatch.baselines.wiener import SIGMAS
 from proxmatch.denoisers import ProximalDenoiser, checkpoint
-from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning
+from proxmatch.errors import (
+    AdaptationWarning,
+    DegenerateStatisticsWarning,
+    NotProximalError,
+    UnknownLipschitzError,
+)
 from proxmatch.learning.assess import Assessment, assess, with_spectrum
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate, Evidence
@@ -307,6 +312,14 @@ def explore(
     return trials
 
 
+def _expands(denoiser: ProximalDenoiser) -> bool:
+    """Whether it is known that J_D has negative eigenvalues, so that D is not a proximal map."""
+    try:
+        return denoiser.convexity() < 0
+    except (UnknownLipschitzError, NotProximalError):
+        return False
+
+
 def tiles(images: Sequence[Tensor], size: int) -> Tensor:
     """Windows side by side, from all images alike, ``(N, C, size, size)`` with N <= 64."""
     found = [
@@ -544,7 +557,10 @@ class Trials:
         return tried
 
     def best(self, but: Tried | None = None) -> Tried:
-        """The winner, of all candidates or of all but one; the first one is always there."""
+        """The winner, of all candidates or of all but one; the first one is always there.
+
+        One that is known not to be a proximal map wins only where no other is sound.
+        """
         source = self.tried[0].candidate
         margin = MARGIN / math.sqrt(len(set(self.split.owners)))
         edge = EDGE if any(self.split.first) else 0.0  # only parts of the images are held out
@@ -560,7 +576,7 @@ class Trials:
             and isinstance(tried.denoiser, ProximalDenoiser)
             and all(tried.candidate.scores[p] >= s - LEEWAY for p, s in source.scores.items())
         ]
-        return max(sound, key=score)
+        return max([t for t in sound if not _expands(t.made)] or sound, key=score)
 
     def origin(self, tried: Tried) -> str:
         """Name of the source that a candidate was made from."""
