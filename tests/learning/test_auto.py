@@ -88,7 +88,7 @@ def test_what_is_known_not_to_be_a_proximal_map_is_not_returned_as_it_is(
         )
         # as if the source were far better than all others
         first = trials.tried[0]
-        seen = {name: 99.0 for name in first.candidate.scores}
+        seen = dict.fromkeys(first.candidate.scores, 99.0)
         trials.tried[0] = replace(first, candidate=replace(first.candidate, scores=seen))
         return trials.best().candidate.name
 
