@@ -25,6 +25,7 @@ from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import denoising, gaussian_deblurring
 from proxmatch.transforms.colors import color_statistics
+from proxmatch.transforms.strength import halved
 
 SIGMA = 0.1
 
@@ -234,3 +235,18 @@ def test_the_filter_of_a_natural_spectrum_is_that_of_images_with_this_spectrum()
     y = x[:4] + 0.05 * torch.from_numpy(draws[4:8])
     difference = (known(y) - fitted(y)).square().mean().sqrt()
     assert float(difference) < 0.1 * float((fitted(y) - x[:4]).square().mean().sqrt())
+
+
+def test_the_filter_of_mirrored_images_knows_how_brightness_varies() -> None:
+    """Mirrored images have no power at their lowest frequencies, which says nothing about them."""
+    images = embedded("photographs", 64).adaptation[:8]
+    problem = gaussian_deblurring(64, iterations=20)
+    darker = 0.5 * embedded("photographs", 64).test[:2]
+    y = problem.measure(darker)
+
+    def quality(given: Tensor) -> float:
+        run = pnp_pgd(Wiener.fit(given, 0.03), y, problem, truth=darker)
+        assert run.psnr is not None
+        return float(run.psnr[:, -1].mean())
+
+    assert quality(halved(images)) > quality(images) - 1

@@ -120,8 +120,12 @@ class Wiener(ProximalDenoiser):
             if not len(seen):
                 raise InputError("an image of one pixel has no spectrum; give larger images")
             # Knots below the lowest frequency of the images take the variance of the first above.
+            # So do those of images that repeat themselves, which have none of the lowest ones.
+            mean = total / weight.clamp_min(1e-6)
+            lit = (mean[:, seen].amax(0) > ROUNDING).nonzero().flatten()
+            seen = seen[int(lit[0]) :] if len(lit) else seen
             nearest = seen[torch.searchsorted(seen, torch.arange(knots)).clamp_max(len(seen) - 1)]
-            variance = (total / weight.clamp_min(1e-6))[:, nearest].clamp_min(ROUNDING)
+            variance = mean[:, nearest].clamp_min(ROUNDING)
             denoiser.log_snr.copy_((variance / sigma**2).log())
         denoiser.eval()
         return denoiser
