@@ -76,7 +76,7 @@ def test_what_is_known_not_to_be_a_proximal_map_is_not_returned_as_it_is(
     source = GradientStep(GradientStepConfig(widths=(8, 8), sigma=0.1, lipschitz=1.5))
     monkeypatch.setattr(module, "LEEWAY", math.inf)
 
-    def best(lipschitz: float) -> str:
+    def best(lipschitz: float | None, measured: float | None = None) -> str:
         source.lipschitz = lipschitz
         trials = module.explore(
             {"mine": source},
@@ -90,10 +90,17 @@ def test_what_is_known_not_to_be_a_proximal_map_is_not_returned_as_it_is(
         first = trials.tried[0]
         seen = dict.fromkeys(first.candidate.scores, 99.0)
         trials.tried[0] = replace(first, candidate=replace(first.candidate, scores=seen))
+        second = trials.tried[1]
+        assert second.candidate.name == "relaxed"
+        margin = measured and measured * second.candidate.strength
+        trials.tried[1] = replace(second, candidate=replace(second.candidate, margin=margin))
         return trials.best().candidate.name
 
     assert best(0.5) == "source"
     assert best(1.5) != "source"
+    assert best(None) == "source"
+    assert best(None, measured=0.9) == "source"
+    assert best(None, measured=1.2) != "source"
 
 
 @torch.no_grad()

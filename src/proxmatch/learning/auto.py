@@ -93,7 +93,7 @@ ENOUGH = 4
 #: A denoiser that was trained on fewer images than these keeps the level of its source.
 KNOWN_TOO_WELL = 3
 #: Names of the candidate that was given, and of the one that is a mean of two others.
-SOURCE, BLENDED = "source", "blended"
+SOURCE, RELAXED, BLENDED = "source", "relaxed", "blended"
 #: Weights of the Wiener filter where it is blended with a learned denoiser. With fewer images than
 #: :data:`KNOWN_TOO_WELL`, the middle one.
 BLENDS = (0.25, 0.5, 0.75)
@@ -269,7 +269,7 @@ def explore(
     if not given.conditional:
         trials.begin(SOURCE, lambda: along(lambda _: given, (1.0,)))
     for name in list(nearness)[:TRIED]:
-        trials.begin(named("relaxed", name), partial(chosen, sources[name]))
+        trials.begin(named(RELAXED, name), partial(chosen, sources[name]))
     trials.begin("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS))
     if search.compare:
         trials.begin("total variation", lambda: along(TotalVariation, WEIGHTS))
@@ -278,7 +278,7 @@ def explore(
         trials(SOURCE)
     near, best, level = first, -math.inf, None
     for name in list(nearness)[:TRIED]:
-        tried = trials(named("relaxed", name), share=STRENGTH)
+        tried = trials(named(RELAXED, name), share=STRENGTH)
         if tried is not None and tried.fit > best:
             near, best, level = name, tried.fit, tried.candidate.sigma
     trials.nearest = near
@@ -310,14 +310,6 @@ def explore(
     if search.compare:
         trials("total variation")
     return trials
-
-
-def _expands(denoiser: ProximalDenoiser) -> bool:
-    """Whether it is known that J_D has negative eigenvalues, so that D is not a proximal map."""
-    try:
-        return denoiser.convexity() < 0
-    except (UnknownLipschitzError, NotProximalError):
-        return False
 
 
 def tiles(images: Sequence[Tensor], size: int) -> Tensor:
@@ -576,7 +568,22 @@ class Trials:
             and isinstance(tried.denoiser, ProximalDenoiser)
             and all(tried.candidate.scores[p] >= s - LEEWAY for p, s in source.scores.items())
         ]
-        return max([t for t in sound if not _expands(t.made)] or sound, key=score)
+        return max([t for t in sound if not self._expands(t)] or sound, key=score)
+
+    def _expands(self, tried: Tried) -> bool:
+        """Whether it is known that J_D has negative eigenvalues, so that D is not a proximal map.
+
+        Of the source as it is, L may be known from its relaxed version alone.
+        """
+        if tried.candidate.name == SOURCE:
+            names = (RELAXED, f"{next(iter(self.nearness))}, {RELAXED}")
+            for other in (t.candidate for t in self.tried if t.candidate.name in names):
+                if other.margin is not None and other.strength:
+                    return other.margin / other.strength >= 1
+        try:
+            return tried.made.convexity() < 0
+        except (UnknownLipschitzError, NotProximalError):
+            return False
 
     def origin(self, tried: Tried) -> str:
         """Name of the source that a candidate was made from."""
