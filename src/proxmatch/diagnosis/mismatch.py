@@ -7,7 +7,11 @@ denoiser falls behind the best of these:
 
 - ``matched``: less than 0.3 dB;
 - ``badly mismatched``: more than 1 dB, or a reconstruction diverges;
-- ``mismatched``: in between.
+- ``mismatched``: in between, or too few images to tell.
+
+A loss on a few images is not the one on others of the domain. So the verdict goes by the range
+that is meant to hold the latter (:func:`proxmatch.learning.evidence.interval_of`): *matched* needs
+its upper end below 0.3 dB or a loss that is next to none, *badly mismatched* its lower end above 1.
 
 All strengths are chosen by the same rule on the same images (:mod:`proxmatch.transforms.strength`).
 Of many other denoisers, only the two that remove noise best from the images are tried.
@@ -34,7 +38,7 @@ from proxmatch.baselines import total_variation, wiener_filter
 from proxmatch.data import image_batch
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import InputError
-from proxmatch.learning.evidence import Candidate
+from proxmatch.learning.evidence import Candidate, interval_of
 from proxmatch.learning.start import LEVEL, Sources, nearest_first, sources_of
 from proxmatch.metrics import psnr
 from proxmatch.plots.shown import ShownDiagnosis
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
 
 #: The losses in dB from which a denoiser is mismatched, and badly mismatched.
 LOSSES = (0.3, 1.0)
+#: A loss in dB that is next to none, however few images it was seen on.
+NONE = 0.1
 #: How many of many denoisers at hand are tried.
 TRIED = 2
 #: On how many images a strength is chosen, at most; all images are measured on.
@@ -76,6 +82,7 @@ class Diagnosis(ShownDiagnosis):
         images: how many.
         verdict: see the module's text.
         loss: how far the denoiser falls behind the best at hand, in dB; 0 if it is the best.
+        interval: a range of the loss on other images of the domain, in dB.
         best: name of the best at hand.
         psnr: of the reconstructions at the best strength.
         as_it_is: the same with the denoiser as it is.
@@ -96,6 +103,7 @@ class Diagnosis(ShownDiagnosis):
     images: int
     verdict: Grade
     loss: float
+    interval: tuple[float, float]
     best: str
     psnr: float
     as_it_is: float
@@ -132,7 +140,12 @@ class Diagnosis(ShownDiagnosis):
 
     def _rows(self) -> list[tuple[str, str, str]]:
         rows = [
-            ("loss", f"{self.loss:.2f} dB", f"matched below {LOSSES[0]}"),
+            (
+                "loss",
+                f"{self.loss:.2f} dB",
+                f"on others {self.interval[0]:.1f} to {self.interval[1]:.1f}, "
+                f"matched below {LOSSES[0]}",
+            ),
             *(
                 (
                     f"reconstruction by {one.name}",
@@ -234,9 +247,11 @@ def diagnose(
     name = next(iter(given), None) or next(c.name for c in standings if c.name in hand)
     own, run = tried[name]
     model = hand[name]
-    loss = standings[0].score - own.score
+    best = standings[0].name
+    losses = psnr(tried[best][1].images, images) - psnr(run.images, images)
+    loss, interval = float(losses.mean()), _range(losses)
     diverged = run.status.count(Status.DIVERGED)
-    verdict = Grade.BADLY if diverged else judge(loss)
+    verdict = Grade.BADLY if diverged else judge(losses)
     unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(images)
     noisy = images + LEVEL * unit
     constant = math.nan
@@ -250,7 +265,8 @@ def diagnose(
         images=len(images),
         verdict=verdict,
         loss=loss,
-        best=standings[0].name,
+        interval=interval,
+        best=best,
         psnr=own.score,
         as_it_is=float(psnr(trial.run(quick(model)).images, images).mean()),
         standings=tuple(standings),
@@ -266,16 +282,23 @@ def diagnose(
     )
 
 
-def judge(loss: float) -> Grade:
-    """The verdict on a loss in dB; NaN is the worst of all.
+def judge(losses: Tensor) -> Grade:
+    """The verdict on losses in dB, one for each image, ``(B,)``; NaN is the worst of all.
 
     Example:
-        >>> [str(judge(loss)) for loss in (0.0, 1.0, 10.0)]
+        >>> [str(judge(torch.full((4,), loss))) for loss in (0.0, 1.0, 10.0)]
         ['matched', 'mismatched', 'badly mismatched']
     """
-    if not loss <= LOSSES[1]:
+    low, high = _range(losses)
+    if not low <= LOSSES[1]:
         return Grade.BADLY
-    return Grade.MATCHED if loss < LOSSES[0] else Grade.MISMATCHED
+    return Grade.MATCHED if losses.mean() < NONE or high < LOSSES[0] else Grade.MISMATCHED
+
+
+def _range(losses: Tensor) -> tuple[float, float]:
+    """Of the loss on other images; it is not negative, because the best at hand has none."""
+    low, high = interval_of(losses.tolist())
+    return max(low, 0.0), high
 
 
 class _Trial:

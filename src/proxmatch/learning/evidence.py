@@ -15,6 +15,7 @@ in 15 of 18 adaptations to five images, and just missed the others (``results/ad
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,27 @@ LEEWAY = 0.05
 USUAL, SCATTER = 4, (0.25, 0.25)
 #: How much wider the interval is where the held-out pixels are of the images adapted to.
 SAME = 2.0
+
+
+def interval_of(gains: Sequence[float], *, wider: float = 1.0) -> tuple[float, float]:
+    """A range of the mean gain on other images of the domain, in dB; see the module's text.
+
+    Args:
+        gains: on k images, in dB.
+        wider: factor of its width.
+
+    Example:
+        >>> [round(end, 2) for end in interval_of([1.0, 1.0, 1.0, 1.0])]
+        [0.64, 1.36]
+    """
+    from scipy.stats import t
+
+    k, freedom = len(gains), USUAL + len(gains) - 1
+    mean = sum(gains) / k
+    usual = SCATTER[0] + SCATTER[1] * abs(mean)
+    square = (USUAL * usual**2 + sum((g - mean) ** 2 for g in gains)) / freedom
+    half = float(t.ppf(0.95, freedom)) * math.sqrt(square / k) * wider
+    return mean - half, mean + half
 
 
 @dataclass(frozen=True)
@@ -65,18 +87,11 @@ class Evidence:
     @property
     def interval(self) -> tuple[float, float]:
         """A range of the mean gain on other images of the domain, in dB, meant to hold in 90 %."""
-        from scipy.stats import t
-
         after, before = self.after.reconstruction, self.before.reconstruction
         each = torch.stack([after[name] - before[name] for name in after]).double().mean(0)
         owners = torch.tensor(self.owners)
         gains = [float(each[owners == owner].mean()) for owner in sorted(set(self.owners))]
-        k, freedom = len(gains), USUAL + len(gains) - 1
-        mean = sum(gains) / k
-        usual = SCATTER[0] + SCATTER[1] * abs(mean)
-        square = (USUAL * usual**2 + sum((g - mean) ** 2 for g in gains)) / freedom
-        half = float(t.ppf(0.95, freedom)) * math.sqrt(square / k) * (1 if self.whole else SAME)
-        return mean - half, mean + half
+        return interval_of(gains, wider=1.0 if self.whole else SAME)
 
     @property
     def worse(self) -> bool:

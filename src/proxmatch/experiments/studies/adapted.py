@@ -22,7 +22,7 @@ from torch import Tensor
 
 from proxmatch.data import ImageDomain, few_shot
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.diagnosis import Grade, judge
+from proxmatch.diagnosis import LOSSES, Grade, judge
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies.priors import (
     BASELINES,
@@ -135,7 +135,12 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
         chosen_on = tiles(list(few), WINDOW)
         chosen_on = chosen_on[:: -(-len(chosen_on) // CHOSEN_ON)]
         denoiser, about = at_strength(settings["model"], chosen_on, small, seed=seed)
-        return {"psnr": _quality(denoiser, large, test, seed), "data": data, **about}
+        return {
+            "psnr": _quality(denoiser, large, test, seed),
+            "told": _quality(denoiser, small, chosen_on, seed),
+            "data": data,
+            **about,
+        }
     sources = {name: prior_of(name) for name in _sources(settings["source"], work)}
     if not number:
         search = Search(steps=settings["steps"], compare=False)
@@ -337,25 +342,31 @@ def _verdicts(priors: Sequence[Mapping[str, Any]]) -> str:
         groups.setdefault((cell["target"], cell["problem"]), []).append(cell)
     told, true = [], []
     for group in groups.values():
-        best = max(cell["validation"] for cell in group)
+        best = max((cell["told"] for cell in group), key=np.mean)
         reached = max(float(np.mean(cell["psnr"])) for cell in group)
         for cell in group:
             if cell["prior"] not in BASELINES:
-                told.append(best - cell["validation"])
+                told.append(torch.tensor(np.subtract(best, cell["told"])))
                 true.append(reached - float(np.mean(cell["psnr"])))
     if not told:
         return ""
-    agreement = float(spearmanr(told, true).statistic) if len(told) > 2 else float("nan")
+    means = [float(losses.mean()) for losses in told]
+    agreement = float(spearmanr(means, true).statistic) if len(told) > 2 else float("nan")
+    promised = {
+        Grade.MATCHED: (0.0, LOSSES[0]),
+        Grade.MISMATCHED: (0.0, np.inf),
+        Grade.BADLY: (LOSSES[1], np.inf),
+    }
     rows = []
-    for verdict in Grade:
+    for verdict, (low, high) in promised.items():
         losses = [t for d, t in zip(told, true, strict=True) if judge(d) is verdict]
-        right = [judge(t) is verdict for t in losses]
         if losses:
+            kept = sum(low <= t <= high for t in losses)
             rows.append(
-                [str(verdict), str(len(losses)), str(sum(right)), f"{np.mean(losses):.2f}",
+                [str(verdict), str(len(losses)), str(kept), f"{np.mean(losses):.2f}",
                  f"{min(losses):.2f} to {max(losses):.2f}"]
             )  # fmt: skip
-    header = ["diagnose says", "pairs", "the same on test images", "true loss, dB", "range"]
+    header = ["diagnose says", "pairs", "true on test images", "loss there, dB", "range"]
     note = f"Spearman of the told and the true loss over {len(told)} pairs: {agreement:.2f}."
     return f"{markdown(header, rows)}\n\n{note}"
 
