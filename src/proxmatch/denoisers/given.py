@@ -290,7 +290,9 @@ def _trial(
     def call(x: Tensor, level: float) -> Tensor:
         modes = [(part, part.training) for part in module.modules()]
         try:
-            return Given(module, config).eval().called(x, x.new_full((2, 1, 1, 1), level))
+            network = Given(module, config)
+            network.eval()
+            return network.called(x, x.new_full((2, 1, 1, 1), level))
         finally:
             for part, mode in modes:
                 part.training = mode
