@@ -25,6 +25,8 @@ Told = Literal["nothing", "vector", "column", "map", "channel", "number"]
 
 #: Side of the image on which a network is tried, and the two noise levels it is given.
 TRIED, LEVELS = 64, (0.05, 0.2)
+#: How often it is called to see that it always returns the same.
+CALLS = 4
 #: Multiples that the sides of its images may have to be; further ones are said by the user.
 MULTIPLES = (1, 2, 4, 8, 16, 32)
 
@@ -232,7 +234,7 @@ def _check_potential(module: nn.Module, config: GivenConfig, channels: int) -> N
     try:
         with torch.inference_mode(False), torch.enable_grad():
             z = x.requires_grad_()
-            first, again = call(z, LEVELS[0]), call(z, LEVELS[0])
+            first, *others = (call(z, LEVELS[0]) for _ in range(CALLS))
             if first.requires_grad:
                 (once,) = torch.autograd.grad(first, z, z - first, create_graph=True)
                 if once.requires_grad:
@@ -245,8 +247,11 @@ def _check_potential(module: nn.Module, config: GivenConfig, channels: int) -> N
             f"{way} returns what carries no gradient, so there is no grad g; its forward must not "
             "run under torch.no_grad or leave PyTorch"
         )
-    if not torch.allclose(first, again, rtol=1e-4, atol=1e-5):
-        raise InputError(f"{way} returns another image each time: of chance there is no potential")
+    if not all(torch.allclose(first, again, rtol=1e-4, atol=1e-5) for again in others):
+        raise InputError(
+            f"{way} returns another image each time, by chance or from what it did before, so that "
+            "it has no potential"
+        )
 
 
 @torch.no_grad()
