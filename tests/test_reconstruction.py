@@ -176,3 +176,13 @@ def test_a_problem_goes_to_the_very_device_of_the_denoiser() -> None:
         like = SimpleNamespace(device=torch.device("cuda", index), dtype=torch.float32)
         placed(There(), like)  # type: ignore[arg-type]
         assert moves == expected
+
+
+def test_a_single_measurement_is_one_and_not_a_batch_of_its_channels() -> None:
+    model, problem = gs(), gaussian_deblurring(24)
+    y = problem.measure(torch.rand(1, 3, 24, 24))
+    expected = pnp_pgd(model, y, problem, iterations=STEPS).images[0]
+    assert torch.equal(pnp_pgd(model, y[0], problem, iterations=STEPS).images[0], expected)
+    for given in (problem, "deblurring"):
+        found = pm.reconstruct(model, y[0], given, iterations=STEPS)
+        torch.testing.assert_close(found.images[0], expected)

@@ -247,8 +247,7 @@ def heading(found: dict[str, Any]) -> str:
         "\nDeblurring of two faces (40 x 40, 10 steps) with the network that was trained and "
         "adapted to four other faces. Its own strength: the one that is best for it on the four, "
         "with t L along its run. The share of the inequalities that hold along three steps is with "
-        "the adapted denoiser as the reference; none applies where `adapt` returned a denoiser "
-        "as it is (`source`), t = 1, where L is above 1.\n",
+        "the adapted denoiser as the reference. The seconds below are those of a busy machine.\n",
         "| | its own strength | t L | adapt chose | start | reconstructed | status | certified |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]

@@ -29,7 +29,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from proxmatch.errors import DivergenceWarning, InputError
+from proxmatch.errors import DivergenceWarning, InputError, ProxmatchError
 from proxmatch.metrics import decibels, distance, norm, relative_gap, ssim
 from proxmatch.plots.shown import ShownRun
 from proxmatch.problems import Problem
@@ -411,7 +411,9 @@ def _denoised(
     version = None if z.is_inference() else z._version  # inference tensors keep no count
     try:
         out = denoiser(z, sigma) if len(z) else z
-    except (TypeError, AttributeError) as error:
+    except (ProxmatchError, torch.OutOfMemoryError):
+        raise
+    except (TypeError, AttributeError, ValueError, RuntimeError) as error:
         hint = "it may need a noise level, pass sigma" if sigma is None else "see how it is called"
         raise InputError(
             f"the {name} cannot be called as {name}(images, {sigma}): {error}; {hint}"

@@ -4,6 +4,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from deepinv.models.GSPnP import GSDRUNet, GSPnP
 from torch import Tensor, nn
+from torch.nn.utils import spectral_norm
 
 from proxmatch.denoisers import (
     GradientStep,
@@ -235,6 +237,31 @@ def test_deepinvs_own_gradient_step_of_its_own_networks() -> None:
         assert torch.allclose(ours(x, level), expected, atol=1e-5)
 
 
+def test_deepinvs_gradient_step_is_taken_apart(tmp_path: Path) -> None:
+    """Its D carries no second derivative; its network does."""
+
+    def gsdrunet(alpha: float = 1.0) -> nn.Module:
+        return GSDRUNet(alpha, nc=WIDTHS, nb=1, pretrained=None)
+
+    theirs, x = gsdrunet(), torch.rand(2, 3, 32, 32)
+    ours = GradientStep.of(theirs)
+    assert torch.allclose(ours(x, 0.1), theirs(x.clone(), 0.1).detach(), atol=1e-5)
+    again = load(save(ours, tmp_path / "own"), network=gsdrunet)
+    assert torch.equal(again(x), ours(x))
+    with pytest.raises(InputError, match=r"alpha = 0\.5 .*Relaxed\(denoiser, 0\.5\)"):
+        GradientStep.of(gsdrunet(0.5))
+
+
+def test_a_network_of_spectral_norm_is_made_smooth_and_copied() -> None:
+    """Its layers hold on to weights that were computed, which cannot be copied by themselves."""
+    layers = [spectral_norm(nn.Conv2d(3, 3, 3, padding=1)) for _ in range(2)]
+    network = nn.Sequential(layers[0], nn.ReLU(), layers[1]).eval()
+    x = torch.rand(1, 3, 8, 8)
+    network(x)
+    model = GradientStep.of(network, smooth=True)
+    assert torch.allclose(deepcopy(model)(x), model(x))
+
+
 def test_a_network_with_strides_is_padded() -> None:
     """Sides that are no multiples are replicated, and the result is cut."""
 
@@ -243,7 +270,9 @@ def test_a_network_with_strides_is_padded() -> None:
             return F.interpolate(super().forward(F.avg_pool2d(x, 4)), scale_factor=4)
 
     network = Halved()
-    model = GradientStep.of(network, multiple=4)
+    model = GradientStep.of(network)
+    assert model.network.multiple == 4
+    assert GradientStep.of(network, multiple=8).network.multiple == 8
     x = torch.rand(1, 3, 10, 13)
     expected = written_out(
         lambda v: network(F.pad(v, (0, 3, 0, 2), mode="replicate"))[..., :10, :13], x
@@ -300,6 +329,26 @@ def test_a_network_without_a_gradient_is_refused() -> None:
 
     with pytest.raises(InputError, match="carries no gradient"):
         GradientStep.of(Cut())
+
+
+def test_a_network_of_chance_is_refused() -> None:
+    class Chance(Smooth):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + 0.1 * torch.rand_like(x)
+
+    with pytest.raises(InputError, match="another image each time"):
+        GradientStep.of(Chance())
+
+
+def test_a_network_that_cannot_be_differentiated_twice_is_refused() -> None:
+    class Once(Smooth):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.enable_grad():
+                out = super().forward(x.requires_grad_())
+                return out - torch.autograd.grad(out, x, out)[0]
+
+    with pytest.raises(InputError, match="cannot be differentiated twice"):
+        GradientStep.of(Once())
 
 
 # --- kinks ---------------------------------------------------------------------------------------

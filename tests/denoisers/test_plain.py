@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import deepinv as dinv
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -41,6 +42,7 @@ def drunet() -> nn.Module:
         (drunet(), True),
         (dinv.models.DnCNN(3, 3, depth=3, nf=4, pretrained=None), False),
         (shrink, True),
+        (lambda z, s: z * (1 - float(s)), True),
         (lambda z, _: z / 2, False),
         (lambda z: z / 2, False),
     ],
@@ -54,7 +56,7 @@ def test_it_denoises_as_what_it_was_given(denoiser: object, conditional: bool) -
         try:
             expected = denoiser(*arguments)  # type: ignore[operator]
             break
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, ValueError):
             continue
     torch.testing.assert_close(found, expected.detach())
 
@@ -63,7 +65,9 @@ def test_a_level_is_told() -> None:
     plain = as_denoiser(shrink)
     torch.testing.assert_close(plain(x(), 1.0), x() / 2)
     torch.testing.assert_close(plain(x()), x() / 1.05)
-    torch.testing.assert_close(plain(x(), torch.tensor([1.0, 3.0]))[1], x()[1] / 4)
+    number = as_denoiser(lambda z, s: z / (1 + float(s)))
+    for denoiser in (plain, number):
+        torch.testing.assert_close(denoiser(x(), torch.tensor([1.0, 3.0]))[1], x()[1] / 4)
 
 
 def test_sizes_that_it_does_not_take_are_padded_or_told() -> None:
@@ -72,9 +76,31 @@ def test_sizes_that_it_does_not_take_are_padded_or_told() -> None:
             raise RuntimeError("sides must be multiples of 4")
         return z * 2
 
-    torch.testing.assert_close(PlainDenoiser(even, multiple=4)(x(side=15)), 2 * x(side=15))
-    with pytest.raises(InputError, match=r"even fails on images .*15, 15.*: sides must be"):
-        PlainDenoiser(even)(x(side=15))
+    def square(z: Tensor) -> Tensor:
+        if z.shape[-1] != z.shape[-2]:
+            raise RuntimeError("images must be square")
+        return z * 2
+
+    for multiple in (4, None):
+        found = PlainDenoiser(even, multiple=multiple)(x(side=15))
+        torch.testing.assert_close(found, 2 * x(side=15))
+    with pytest.raises(InputError, match=r"square fails on images .*16, 15.*: images must be"):
+        PlainDenoiser(square)(x()[..., :15])
+
+
+def test_a_denoiser_outside_pytorch_is_served() -> None:
+    def rounded(z: Tensor) -> Tensor:
+        return torch.from_numpy(np.round(z.numpy(), 1))
+
+    torch.testing.assert_close(as_denoiser(rounded)(x()), rounded(x()))
+
+
+def test_a_function_that_cannot_be_called_is_named() -> None:
+    def broken(z: Tensor, sigma: Tensor) -> Tensor:
+        raise ValueError("the moon is full")
+
+    with pytest.raises(InputError, match=r"^broken called .* fails: the moon is full"):
+        as_denoiser(broken)
 
 
 def test_what_needs_a_potential_is_told_in_one_sentence() -> None:
@@ -109,6 +135,13 @@ def test_what_takes_no_level_runs_in_pnp_pgd() -> None:
         assert torch.equal(run.images, expected.images)
         assert run.mismatch is not None
         assert float(run.mismatch.max()) == 0
+
+
+def test_what_needs_a_level_is_told_so_in_pnp_pgd() -> None:
+    """deepinv's total variation raises a RuntimeError without a level."""
+    problem = pm.make_problem("denoising", 16, iterations=3)
+    with pytest.raises(InputError, match="it may need a noise level, pass sigma"):
+        pm.pnp_pgd(dinv.models.TVDenoiser(), problem.measure(x()), problem)
 
 
 def test_a_name_is_not_a_denoiser() -> None:

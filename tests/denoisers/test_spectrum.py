@@ -79,3 +79,8 @@ def test_few_iterations_underestimate_and_admit_it() -> None:
     assert not bool(few.converged())
     assert float(many.largest) == pytest.approx(1.3, abs=1e-6)
     assert bool(many.largest_residual < 1e-3)
+
+
+def test_a_jacobian_that_is_not_finite_is_told() -> None:
+    with pytest.raises(InputError, match="not finite at these images"):
+        lanczos(lambda v: v / 0, torch.ones(1, 1, 4, 4), 3)

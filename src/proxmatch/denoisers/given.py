@@ -1,11 +1,14 @@
 """Networks of the user's own class as the N of a gradient-step denoiser.
 
 How a network has to be called is found out by calling it: with a noise level for each image, with a
-map of levels, with a further channel, or without a level.
+map of levels, with a further channel, with a number, or without a level; and on sides of which
+multiples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,12 +19,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from proxmatch.denoisers.networks import Network, is_map
-from proxmatch.errors import InputError
+from proxmatch.errors import InputError, ProxmatchError
 
-Told = Literal["nothing", "vector", "column", "map", "channel"]
+Told = Literal["nothing", "vector", "column", "map", "channel", "number"]
 
 #: Side of the image on which a network is tried, and the two noise levels it is given.
 TRIED, LEVELS = 64, (0.05, 0.2)
+#: How often it is called to see that it always returns the same.
+CALLS = 4
+#: Multiples that the sides of its images may have to be; further ones are said by the user.
+MULTIPLES = (1, 2, 4, 8, 16, 32)
 
 
 class GivenConfig(BaseModel):
@@ -31,7 +38,8 @@ class GivenConfig(BaseModel):
         name: its class, with the module that defines it.
         told: how it is told the noise level: ``nothing`` for N(x); ``vector`` for N(x, s) with s of
             shape ``(B,)``, as in deepinv; ``column`` with ``(B, 1, 1, 1)``, as FFDNet in KAIR;
-            ``map`` with ``(B, 1, H, W)``; ``channel`` for N([x, s]), as DRUNet in KAIR.
+            ``map`` with ``(B, 1, H, W)``; ``channel`` for N([x, s]), as DRUNet in KAIR; ``number``
+            with a float.
         residual: whether it returns the noise, so that N(x) is x minus its output.
         multiple: image sides it takes are multiples of this.
     """
@@ -42,6 +50,24 @@ class GivenConfig(BaseModel):
     told: Told = "nothing"
     residual: bool = False
     multiple: int = Field(1, ge=1)
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, call: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, *arguments: Any) -> Tensor:
+        """What the function makes of them."""
+        return self.call(*arguments)
+
+
+def name_of(module: nn.Module) -> str:
+    """What a user calls it: the name of a function, or that of the class."""
+    own = module.call if isinstance(module, Function) else module
+    return str(getattr(own, "__name__", type(own).__name__))
 
 
 class Given(Network):
@@ -70,9 +96,30 @@ class Given(Network):
             x: images, ``(B, C, H, W)``.
             sigma: noise level, ``(B, 1, 1, 1)`` or ``(B, 1, H, W)``, if it is told any.
             kwargs: not used.
+
+        Raises:
+            InputError: it fails on such images, or returns others.
         """
+        try:
+            out = self.called(x, sigma)
+        except (ProxmatchError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            name, shape = name_of(self.module), tuple(x.shape)
+            raise InputError(f"{name} fails on images {shape}: {reason}") from error
+        if out.shape != x.shape:
+            name = name_of(self.module)
+            raise InputError(f"{name} makes {tuple(out.shape)} of images {tuple(x.shape)}")
+        return out
+
+    def called(self, x: Tensor, sigma: Tensor | None) -> Tensor:
+        """N(x), or whatever the module makes of x."""
         with sdpa_kernel(SDPBackend.MATH):  # the other kernels cannot be differentiated twice
-            out: Tensor = self.module(*self._arguments(x, sigma))
+            if self.config.told == "number" and sigma is not None:
+                out = self._of_numbers(x, sigma.flatten().tolist())
+            else:
+                out = self.module(*self._arguments(x, sigma))
         return x - out if self.config.residual else out
 
     def train(self, mode: bool = True) -> Given:
@@ -82,6 +129,24 @@ class Given(Network):
             if isinstance(part, _BatchNorm | _DropoutNd):
                 part.eval()
         return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Given:
+        """A copy, also where layers hold on to what they computed, as those of spectral_norm do."""
+        for part in self.module.modules():
+            for value in vars(part).values():
+                if isinstance(value, Tensor) and not value.is_leaf:
+                    memo[id(value)] = value.detach().clone()
+        again = type(self).__new__(type(self))
+        memo[id(self)] = again
+        again.__dict__.update(deepcopy(self.__dict__, memo))
+        return again
+
+    def _of_numbers(self, x: Tensor, levels: list[float]) -> Tensor:
+        """N of images of one level at once, otherwise of one image after the other."""
+        if len(set(levels)) == 1:
+            out: Tensor = self.module(x, levels[0])
+            return out
+        return torch.cat([self.module(x[i : i + 1], level) for i, level in enumerate(levels)])
 
     def _arguments(self, x: Tensor, sigma: Tensor | None) -> tuple[Tensor, ...]:
         told = self.config.told
@@ -101,7 +166,7 @@ def describe(
     *,
     told: Told | None = None,
     residual: bool = False,
-    multiple: int = 1,
+    multiple: int | None = None,
     differentiable: bool = True,
 ) -> GivenConfig:
     """Find out how a network is called, where the arguments do not say it, by calling it.
@@ -111,78 +176,130 @@ def describe(
         channels: image channels.
         told: how it is told the noise level; found out if None.
         residual: whether it returns the noise.
-        multiple: image sides it takes are multiples of this.
-        differentiable: refuse a network whose output carries no gradient.
+        multiple: image sides it takes are multiples of this; found out if None.
+        differentiable: refuse a network of which there is no grad g.
 
     Raises:
         InputError: it cannot be called in this way, or it does not return an image that can be
             differentiated.
     """
     name = f"{type(module).__module__}.{type(module).__qualname__}"
-
-    def config(told: Told) -> GivenConfig:
-        return GivenConfig(name=name, told=told, residual=residual, multiple=multiple)
-
-    if told is not None:
-        outputs(module, config(told), channels, differentiable)
-        return config(told)
     found: dict[Told, tuple[Tensor, Tensor]] = {}
     wrong: list[InputError] = []
-    for way in get_args(Told):
+
+    def config(told: Told, multiple: int | None = multiple) -> GivenConfig:
+        return GivenConfig(name=name, told=told, residual=residual, multiple=multiple or 1)
+
+    for way in get_args(Told) if told is None else (told,):
         try:
-            found[way] = outputs(module, config(way), channels, differentiable)
+            found[way] = outputs(module, config(way), channels)
         except InputError as error:
             wrong.append(error)
-    for way in ("vector", "column", "map"):
+    if not found:  # an argument too few or too many says less than any other failure
+        raise next((e for e in wrong if not isinstance(e.__cause__, TypeError)), wrong[0])
+    way = _chosen(found)
+    if multiple is None:
+        multiple = next(m for m in (*MULTIPLES, TRIED) if _takes(module, config(way, m), channels))
+    if differentiable:
+        _check_potential(module, config(way, multiple), channels)
+    return config(way, multiple)
+
+
+def _chosen(found: dict[Told, tuple[Tensor, Tensor]]) -> Told:
+    """Of the ways in which a network can be called, one in which it reads the level if any."""
+    ways: tuple[Told, ...] = ("vector", "column", "map", "number")
+    for way in ways:
         if way in found and not torch.equal(*found[way]):  # it does read the level
             if "map" in found and torch.allclose(found["map"][0], found[way][0], atol=1e-5):
-                return config("map")
-            return config(way)
-    for way in ("nothing", "channel", "vector"):
-        if way in found:
-            return config(way)
-    raise wrong[0]
+                return "map"
+            return way
+    ways = ("nothing", "channel", "vector")
+    return next((way for way in ways if way in found), next(iter(found)))
 
 
+def _takes(module: nn.Module, config: GivenConfig, channels: int) -> bool:
+    """Whether it takes sides that are odd multiples of its ``multiple``."""
+    if config.multiple == TRIED:
+        return True
+    try:
+        outputs(module, config, channels, TRIED + config.multiple)
+    except InputError:
+        return False
+    return True
+
+
+def _check_potential(module: nn.Module, config: GivenConfig, channels: int) -> None:
+    """Refuse a network of which there is no g, or of whose g there is no second derivative."""
+    way, x, call = _trial(module, config, channels)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            z = x.requires_grad_()
+            first, *others = (call(z, LEVELS[0]) for _ in range(CALLS))
+            if first.requires_grad:
+                (once,) = torch.autograd.grad(first, z, z - first, create_graph=True)
+                if once.requires_grad:
+                    torch.autograd.grad(once, z, x.detach(), allow_unused=True)
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{way} cannot be differentiated twice: {reason}") from error
+    if not first.requires_grad:
+        raise InputError(
+            f"{way} returns what carries no gradient, so there is no grad g; its forward must not "
+            "run under torch.no_grad or leave PyTorch"
+        )
+    if not all(torch.allclose(first, again, rtol=1e-4, atol=1e-5) for again in others):
+        raise InputError(
+            f"{way} returns another image each time, by chance or from what it did before, so that "
+            "it has no potential"
+        )
+
+
+@torch.no_grad()
 def outputs(
-    module: nn.Module, config: GivenConfig, channels: int, differentiable: bool
+    module: nn.Module, config: GivenConfig, channels: int, side: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What a network makes of two images at two noise levels, outside autograd.
+    """What a network makes of two images at two noise levels.
 
     Args:
         module: the network.
         config: how it is called.
         channels: image channels.
-        differentiable: refuse one whose output carries no gradient.
+        side: of the images.
 
     Raises:
         InputError: it cannot be called in this way, or does not return images.
     """
-    side = -(-TRIED // config.multiple) * config.multiple
-    like = next(module.parameters(), torch.zeros(()))
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(2, channels, side, side, generator=generator).to(like).requires_grad_()
-    modes = [(part, part.training) for part in module.modules()]
-    network = Given(module, config).eval()
-    way = f"{type(module).__name__} called with images of shape {tuple(x.shape)}" + (
-        "" if config.told == "nothing" else f" and the noise level as {config.told}"
-    )
+    way, x, call = _trial(module, config, channels, side)
     hint = "say how it is called with channels=, told= or multiple="
     try:
-        with torch.inference_mode(False), torch.enable_grad():
-            first, second = (network(x, x.new_full((2, 1, 1, 1), level)) for level in LEVELS)
+        first, second = (call(x, level) for level in LEVELS)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"{way} fails: {reason}; {hint}") from error
-    finally:
-        for part, mode in modes:
-            part.training = mode
     if not isinstance(first, Tensor) or first.shape != x.shape:
         returned = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
         raise InputError(f"{way} returns {returned}, not images of that shape; {hint}")
-    if differentiable and not first.requires_grad:
-        raise InputError(
-            f"{way} returns what carries no gradient, so there is no grad g; its forward must not "
-            "run under torch.no_grad or leave PyTorch"
-        )
     return first.detach(), second.detach()
+
+
+def _trial(
+    module: nn.Module, config: GivenConfig, channels: int, side: int | None = None
+) -> tuple[str, Tensor, Callable[[Tensor, float], Tensor]]:
+    """Words for a call, small random images, and the call, which leaves no mode changed."""
+    side = side or -(-TRIED // config.multiple) * config.multiple
+    like = next(module.parameters(), torch.zeros(()))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2, channels, side, side, generator=generator).to(like)
+    told = "" if config.told == "nothing" else f" and the noise level as {config.told}"
+
+    def call(x: Tensor, level: float) -> Tensor:
+        modes = [(part, part.training) for part in module.modules()]
+        try:
+            network = Given(module, config)
+            network.eval()
+            return network.called(x, x.new_full((2, 1, 1, 1), level))
+        finally:
+            for part, mode in modes:
+                part.training = mode
+
+    return f"{name_of(module)} called with images of shape {tuple(x.shape)}{told}", x, call

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
+from deepinv.models.GSPnP import GSPnP
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -192,22 +193,24 @@ class GradientStep(ProximalDenoiser):
         channels: int = 3,
         told: Told | None = None,
         residual: bool = False,
-        multiple: int = 1,
+        multiple: int | None = None,
         smooth: float | bool = False,
         **settings: Any,
     ) -> Self:
         """The gradient-step denoiser of any network: any ``nn.Module``, any denoiser of deepinv.
 
-        Whether and how the network is told the noise level is found out by calling it on small
-        random images. It is held, not copied, unless it is made smooth.
+        Whether and how the network is told the noise level, and what sides it takes, is found out
+        by calling it on small random images. It is held, not copied, unless it is made smooth.
 
         Args:
-            network: N: images ``(B, C, H, W)`` to images of the same shape, differentiable twice.
+            network: N: images ``(B, C, H, W)`` to images of the same shape, differentiable twice;
+                or deepinv's own gradient step of it, a GSPnP such as GSDRUNet.
             channels: image channels C.
             told: how it is told the noise level (:class:`~proxmatch.denoisers.given.GivenConfig`);
                 found out by default.
             residual: whether it returns the noise: N(x) is x minus its output.
-            multiple: image sides it takes are multiples of this; others are padded.
+            multiple: image sides it takes are multiples of this; others are padded. Found out by
+                default.
             smooth: replace activations with kinks by smooth ones, of this sharpness if it is a
                 number (:func:`proxmatch.denoisers.smooth`).
             settings: ``sigma``, ``levels`` and ``lipschitz`` of :class:`GradientStepConfig`. A
@@ -224,6 +227,7 @@ class GradientStep(ProximalDenoiser):
                 f"a gradient step is one of a torch.nn.Module, got {type(network).__name__}; write "
                 "a function as the forward of a module, or use it as it is, without a potential"
             )
+        network = _inside(network)
         given = describe(network, channels, told=told, residual=residual, multiple=multiple)
         kind: dict[str, Any] = {"network": "given", "given": given, "smooth": smooth}
         if given.told != "nothing":
@@ -422,7 +426,21 @@ def _build(config: GradientStepConfig, network: nn.Module | None) -> Network:
             f"its network is of a class of your own, {name}: pass network=, such a network or a "
             "function that makes one"
         )
+    network = _inside(network)
     kind = type(network).__name__
     if kind != name.rpartition(".")[2]:
         raise InputError(f"its network is of the class {name}, the one passed is a {kind}")
     return Given(network, config.given)
+
+
+def _inside(network: nn.Module) -> nn.Module:
+    """The N of deepinv's gradient step Id - alpha grad g, or the network itself."""
+    if not isinstance(network, GSPnP):
+        return network
+    if network.alpha != 1:
+        raise InputError(
+            f"a GSPnP with alpha = {network.alpha:g} is not Id - grad g; take it with alpha = 1 "
+            f"and weaken the result: Relaxed(denoiser, {network.alpha:g})"
+        )
+    inside: nn.Module = network.student_grad.model
+    return inside

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
-from proxmatch.denoisers.given import Given, Told, describe, outputs
+from proxmatch.denoisers.given import Function, Given, Told, describe, name_of, outputs
 from proxmatch.denoisers.gradient_step import SIGMA
-from proxmatch.errors import InputError, NotProximalError, ProxmatchError
+from proxmatch.errors import InputError, NotProximalError
 
 #: Anything that denoises: a proximal denoiser, one of deepinv, a network, a function.
 AnyDenoiser = Callable[..., Tensor] | ProximalDenoiser
@@ -35,7 +35,8 @@ class PlainDenoiser(ProximalDenoiser):
         channels: image channels C.
         told: how it is told the level (:class:`~proxmatch.denoisers.given.GivenConfig`).
         residual: whether it returns the noise.
-        multiple: image sides it takes are multiples of this; others are padded.
+        multiple: image sides it takes are multiples of this; others are padded. Found out by
+            default.
         sigma: the level it is told unless another is given.
 
     Raises:
@@ -52,7 +53,7 @@ class PlainDenoiser(ProximalDenoiser):
         channels: int = 3,
         told: Told | None = None,
         residual: bool = False,
-        multiple: int = 1,
+        multiple: int | None = None,
         sigma: float = SIGMA,
     ) -> None:
         super().__init__(channels, sigma)
@@ -60,8 +61,8 @@ class PlainDenoiser(ProximalDenoiser):
             raise InputError(
                 f"a denoiser is called with images; {type(denoiser).__name__} cannot be called"
             )
-        self.name = getattr(denoiser, "__name__", type(denoiser).__name__)
-        module = denoiser if isinstance(denoiser, nn.Module) else _Function(denoiser)
+        module = denoiser if isinstance(denoiser, nn.Module) else Function(denoiser)
+        self.name = name_of(module)
         config = describe(
             module,
             channels,
@@ -72,7 +73,7 @@ class PlainDenoiser(ProximalDenoiser):
         )
         self.network = Given(module, config)
         self.reads = config.told != "nothing" and not torch.equal(
-            *outputs(module, config, channels, differentiable=False)
+            *outputs(module, config, channels)
         )
         # The device, for a denoiser that has no weights.
         like = next(module.parameters(), torch.zeros(()))
@@ -96,13 +97,7 @@ class PlainDenoiser(ProximalDenoiser):
             x = F.pad(x, (0, right, 0, bottom), mode="replicate")
             if level is not None and level.shape[-1] > 1:
                 level = F.pad(level, (0, right, 0, bottom), mode="replicate")
-        try:
-            out: Tensor = self.network(x, level)
-        except (ProxmatchError, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InputError(f"{self.name} fails on images {tuple(x.shape)}: {reason}") from error
+        out: Tensor = self.network(x, level)
         return out[..., :height, :width]
 
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> NoReturn:
@@ -172,15 +167,3 @@ def as_denoiser(denoiser: Any, channels: int | None = None) -> ProximalDenoiser:
         except InputError as error:
             first = first or error
     raise first or InputError("there is no denoiser")
-
-
-class _Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, call: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.call = call
-
-    def forward(self, *arguments: Tensor) -> Tensor:
-        """What the function makes of them."""
-        return self.call(*arguments)

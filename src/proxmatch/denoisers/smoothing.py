@@ -38,6 +38,8 @@ SHARPNESS = 100.0
 KINKED = {
     "abs",
     "adaptive_max_pool2d",
+    "amax",
+    "amin",
     "clamp",
     "clamp_max",
     "clamp_min",
@@ -48,6 +50,7 @@ KINKED = {
     "leaky_relu",
     "max_pool2d_with_indices",
     "maximum",
+    "median",
     "minimum",
     "_prelu_kernel",
     "relu",

@@ -80,6 +80,7 @@ def jacobian_spectrum(
 
     Raises:
         NotProximalError: the denoiser has no potential, so that J_D need not be symmetric.
+        InputError: the Jacobian is not finite.
 
     Example:
         >>> from proxmatch.denoisers import LPN, LPNConfig
@@ -135,6 +136,8 @@ def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) 
     if iterations > 1:
         tridiagonal = tridiagonal + torch.diag_embed(beta[:, :-1], 1)
         tridiagonal = tridiagonal + torch.diag_embed(beta[:, :-1], -1)
+    if not bool(tridiagonal.isfinite().all()):
+        raise InputError("the Jacobian is not finite at these images, so that there is no L")
     theta, s = torch.linalg.eigh(tridiagonal.cpu().double())
     # The residual of the Ritz pair of column j is beta_m |last entry of column j|.
     residual = beta[:, -1:].cpu().double() * s[:, -1].abs()

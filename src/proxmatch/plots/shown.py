@@ -265,7 +265,11 @@ class ShownCertificate:
     plot: Any
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{name} {_share(run)}" for name, run in self.runs.items())
+        found = {name: _share(run) for name, run in self.runs.items()}
+        if len(set(found.values())) == 1 and all(math.isnan(r.share) for r in self.runs.values()):
+            # The reference has no L_H: said once, not for each run.
+            return f"{type(self).__name__}({self.problem}: {next(iter(found.values()))})"
+        shares = ", ".join(f"{name} {share}" for name, share in found.items())
         return f"{type(self).__name__}({self.problem}: inequalities that hold: {shares})"
 
     def _repr_html_(self) -> str:
@@ -276,7 +280,7 @@ class ShownCertificate:
 def _share(run: Any) -> str:
     """Of the inequalities along a run, those that hold; or why none applies."""
     if math.isnan(run.share):
-        return f"none applies: {run.path.why or 'no step can be checked'}"
+        return f"no inequality applies: {run.path.why or 'no step can be checked'}"
     return f"{run.share:.2%}"
 
 

@@ -252,14 +252,18 @@ class Problem:
         return image_batch(images, self.img_size[0], like)
 
     def measurements(self, y: Any) -> Tensor:
-        """Measurements as a batch where the problem is: a tensor as it is, arrays, or pictures.
+        """Measurements as a batch where the problem is: tensors as they are, arrays, or pictures.
 
-        An array has the shape of a tensor ``(B, ...)`` of measurements, or is a picture.
+        A tensor is a batch ``(B, ...)`` of measurements, or a single one. An array may be a picture
+        as well.
         """
-        if isinstance(y, np.ndarray) and y.dtype.kind == "f":
+        if isinstance(y, Tensor) or (isinstance(y, np.ndarray) and y.dtype.kind == "f"):
             one = self.physics.A(torch.zeros(1, *self.img_size, device=self.device).to(self.dtype))
-            if y.shape[1:] == one.shape[1:]:
-                return torch.from_numpy(y).to(one)
+            found = y if isinstance(y, Tensor) else torch.from_numpy(y).to(one)
+            if found.shape == one.shape[1:]:
+                return found[None]
+            if found.shape[1:] == one.shape[1:]:
+                return found
         return self.batch(y)
 
     def initial(self, y: Any) -> Tensor:

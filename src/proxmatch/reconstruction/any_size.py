@@ -113,7 +113,7 @@ def reconstruct(
     """
     if batch is not None and batch < 1:
         raise InputError(f"a batch has at least 1 image, not {batch}")
-    given = _given(measurements)
+    given = _given(measurements, problem)
     denoiser = fitting(denoiser, _channels(given, problem))
     place = next(denoiser.parameters(), given[0])
     build = _builder(problem, options, denoiser.channels)
@@ -232,9 +232,13 @@ def _small(build: Builder) -> Problem | None:
     return None
 
 
-def _given(measurements: Any) -> list[Tensor]:
+def _given(measurements: Any, problem: str | Problem | Builder) -> list[Tensor]:
     """Measurements one by one: tensors as they are, anything else read as pictures."""
     if isinstance(measurements, Tensor):
+        if isinstance(problem, Problem):
+            measurements = problem.measurements(measurements)
+        elif measurements.ndim == 3:
+            measurements = measurements[None]
         given = list(measurements) if measurements.ndim > 0 else []
     elif isinstance(measurements, Sequence) and not isinstance(measurements, str):
         given = [
