@@ -62,23 +62,14 @@ Family = Annotated[Text, AfterValidator(plain_family)]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """What a number was measured for, but for the adaptation set and the image.
+    """What a number was measured for, but for the adaptation set and the image."""
 
-    Attributes:
-        family: ``lpn``, ``gs`` or ``baseline``.
-        source: kind of the source denoiser.
-        method: name of the row.
-        n: number of adaptation images; 0 for rows that use none.
-        problem: name of the inverse problem.
-        relaxation: one of :data:`RELAXATIONS`.
-    """
-
-    family: str = ""
-    source: str = ""
-    method: str = ""
-    n: int = 0
-    problem: str = ""
-    relaxation: str = "paper"
+    family: str = ""  # lpn, gs or baseline
+    source: str = ""  # kind of the source denoiser
+    method: str = ""  # name of the row
+    n: int = 0  # number of adaptation images; 0 for rows that use none
+    problem: str = ""  # name of the inverse problem
+    relaxation: str = "paper"  # one of RELAXATIONS
 
 
 @dataclass(frozen=True)

@@ -25,25 +25,16 @@ SIZE = 64
 
 
 class AdaptWish(BaseModel):
-    """What a page asks for.
-
-    Attributes:
-        pictures: their ids.
-        side: the longest side they are made smaller to.
-        problem: that decides what is best.
-        options: of it.
-        denoiser: where to start from.
-        budget: seconds after which nothing more is tried.
-    """
+    """What a page asks for."""
 
     model_config = ConfigDict(extra="forbid")
 
-    pictures: list[str] = Field(min_length=1, max_length=24)
-    side: int | None = Field(256, ge=64, le=1024)
-    problem: str = Field("deblurring", max_length=64)
+    pictures: list[str] = Field(min_length=1, max_length=24)  # their ids
+    side: int | None = Field(256, ge=64, le=1024)  # the longest side they are made smaller to
+    problem: str = Field("deblurring", max_length=64)  # that decides what is best
     options: dict[str, Value] = Field(default_factory=dict, max_length=12)
-    denoiser: str = Field(max_length=64)
-    budget: int = Field(120, ge=1, le=3600)
+    denoiser: str = Field(max_length=64)  # where to start from
+    budget: int = Field(120, ge=1, le=3600)  # seconds after which nothing more is tried
 
 
 def adapt(

@@ -35,21 +35,13 @@ Builder = Callable[[tuple[int, int]], Problem]
 
 @dataclass(frozen=True)
 class Ready:
-    """A denoiser at a strength.
+    """A denoiser at a strength."""
 
-    Attributes:
-        name: of the denoiser.
-        denoiser: to run.
-        strength: the number on the slider; None where there is none.
-        told: the strength in words.
-        usual: whether it is what the command line would take.
-    """
-
-    name: str
-    denoiser: Any
-    strength: float | None
-    told: str
-    usual: bool
+    name: str  # of the denoiser
+    denoiser: Any  # to run
+    strength: float | None  # the number on the slider; None where there is none
+    told: str  # the strength in words
+    usual: bool  # whether it is what the command line would take
 
 
 class Denoisers:

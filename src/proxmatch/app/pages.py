@@ -28,32 +28,22 @@ THUMB = 160
 
 @dataclass(frozen=True)
 class Dropped:
-    """A picture to work on.
+    """A picture to work on."""
 
-    Attributes:
-        name: of its file, or of an embedded one.
-        pixels: ``(1 or 3, H, W)`` in [0, 1].
-        bits: a channel, in the file.
-    """
-
-    name: str
-    pixels: Tensor
-    bits: Bits = 8
+    name: str  # of its file, or of an embedded one
+    pixels: Tensor  # (1 or 3, H, W) in [0, 1]
+    bits: Bits = 8  # a channel, in the file
 
 
 @dataclass
 class Page:
-    """An open page.
+    """An open page."""
 
-    Attributes:
-        pictures: what was dropped, by id, oldest first.
-        denoisers: what was adapted, by name.
-        jobs: by id, oldest first.
-    """
-
+    #: What was dropped, by id, oldest first.
     pictures: dict[str, Dropped] = field(default_factory=dict)
+    #: What was adapted, by name.
     denoisers: dict[str, ProximalDenoiser] = field(default_factory=dict)
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)  # by id, oldest first
 
 
 class Pages:

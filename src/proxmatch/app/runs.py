@@ -48,52 +48,33 @@ Value = bool | int | float | str
 
 
 class Wish(BaseModel):
-    """What a page asks for.
-
-    Attributes:
-        picture: id of the picture.
-        simulate: it is clean and is damaged first; else it is damaged already.
-        side: the longest side that a clean picture is made smaller to; None to leave it.
-        problem: name of the inverse problem.
-        options: of it.
-        denoiser: its name, or ``auto``.
-        strength: None for the usual one.
-        reference: a denoiser to which the mismatch is measured.
-        iterations: PnP steps.
-    """
+    """What a page asks for."""
 
     model_config = ConfigDict(extra="forbid")
 
-    picture: str = Field(max_length=64)
-    simulate: bool = True
+    picture: str = Field(max_length=64)  # id of the picture
+    simulate: bool = True  # it is clean and is damaged first; else it is damaged already
+    #: The longest side that a clean picture is made smaller to; None to leave it.
     side: int | None = Field(256, ge=64, le=1024)
-    problem: str = Field("deblurring", max_length=64)
+    problem: str = Field("deblurring", max_length=64)  # name of the inverse problem
     options: dict[str, Value] = Field(default_factory=dict, max_length=12)
-    denoiser: str = Field(AUTO, max_length=64)
-    strength: float | None = Field(None, gt=0, le=1)
+    denoiser: str = Field(AUTO, max_length=64)  # its name, or auto
+    strength: float | None = Field(None, gt=0, le=1)  # None for the usual one
+    #: A denoiser to which the mismatch is measured.
     reference: str | None = Field(None, max_length=64)
-    iterations: int = Field(40, ge=1, le=LIMITS.iterations)
+    iterations: int = Field(40, ge=1, le=LIMITS.iterations)  # PnP steps
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A picture, its measurements and their problem.
+    """A picture, its measurements and their problem."""
 
-    Attributes:
-        picture: the PNG file that the commands start from.
-        truth: ``(1, C, H, W)``, if it is known.
-        y: measurements.
-        problem: what made them.
-        build: the same problem for measurements of another size.
-        key: names the problem.
-    """
-
-    picture: bytes
-    truth: Tensor | None
-    y: Tensor
-    problem: Problem
-    build: Callable[[tuple[int, int]], Problem]
-    key: tuple[Any, ...]
+    picture: bytes  # the PNG file that the commands start from
+    truth: Tensor | None  # (1, C, H, W), if it is known
+    y: Tensor  # measurements
+    problem: Problem  # what made them
+    build: Callable[[tuple[int, int]], Problem]  # the same problem for measurements of another size
+    key: tuple[Any, ...]  # names the problem
 
     @property
     def channels(self) -> int:

@@ -39,13 +39,9 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class StoredPicture(ABC):
-    """A picture that has not been read.
+    """A picture that has not been read."""
 
-    Attributes:
-        path: the file that holds it.
-    """
-
-    path: Path
+    path: Path  # the file that holds it
 
     @property
     @abstractmethod
@@ -95,17 +91,11 @@ class PictureFile(StoredPicture):
 
 @dataclass(frozen=True)
 class TarMember(StoredPicture):
-    """A file in an archive that is not compressed.
-
-    Attributes:
-        member: its name.
-        offset: of its first byte.
-        size: in bytes.
-    """
+    """A file in an archive that is not compressed."""
 
     member: str
-    offset: int
-    size: int
+    offset: int  # of its first byte
+    size: int  # in bytes
 
     @property
     def name(self) -> str:
@@ -131,15 +121,10 @@ class TarMember(StoredPicture):
 
 @dataclass(frozen=True)
 class HDF5Row(StoredPicture):
-    """An image or a measurement in an HDF5 file.
+    """An image or a measurement in an HDF5 file."""
 
-    Attributes:
-        field: the array that holds it.
-        index: its number there.
-    """
-
-    field: str
-    index: int
+    field: str  # the array that holds it
+    index: int  # its number there
 
     @property
     def name(self) -> str:

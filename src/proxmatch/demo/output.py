@@ -34,17 +34,11 @@ FORMAT = "proxmatch demo"
 
 @dataclass(frozen=True)
 class Written:
-    """Where everything is.
+    """Where everything is."""
 
-    Attributes:
-        page: the HTML file.
-        sheets: one PNG file for each picture.
-        record: what ``demo.json`` holds.
-    """
-
-    page: Path
-    sheets: tuple[Path, ...]
-    record: dict[str, Any]
+    page: Path  # the HTML file
+    sheets: tuple[Path, ...]  # one PNG file for each picture
+    record: dict[str, Any]  # what demo.json holds
 
 
 def check(plan: Setup, out: Path) -> None:

@@ -49,42 +49,27 @@ SPELLED = {
 
 
 class Transform(BaseModel):
-    """One transform of ``config.json``.
-
-    Attributes:
-        kind: its name in :data:`proxmatch.transforms.TRANSFORMS`.
-        settings: its arguments.
-        record: how it was chosen.
-    """
+    """One transform of ``config.json``."""
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: str
-    settings: dict[str, Any]
-    record: dict[str, Any] = {}
+    kind: str  # its name in proxmatch.transforms.TRANSFORMS
+    settings: dict[str, Any]  # its arguments
+    record: dict[str, Any] = {}  # how it was chosen
 
 
 class Checkpoint(BaseModel):
-    """The contents of ``config.json``.
-
-    Attributes:
-        format: always ``proxmatch``.
-        version: of the format.
-        family: one of :data:`proxmatch.denoisers.families.FAMILIES`.
-        architecture: fields of the configuration of that family.
-        weights: SHA-256 of the weights file, so that the two files cannot be mixed up.
-        record: how the weights came about: data, settings, versions, results.
-        transforms: what is done to the denoiser, in this order.
-    """
+    """The contents of ``config.json``."""
 
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["proxmatch"]
-    version: StrictInt = Field(ge=1)
-    family: str
-    architecture: dict[str, Any]
-    weights: str
-    record: dict[str, Any] = {}
+    version: StrictInt = Field(ge=1)  # of the format
+    family: str  # one of proxmatch.denoisers.families.FAMILIES
+    architecture: dict[str, Any]  # fields of the configuration of that family
+    weights: str  # SHA-256 of the weights file, so that the two files cannot be mixed up
+    record: dict[str, Any] = {}  # how the weights came about: data, settings, versions, results
+    #: What is done to the denoiser, in this order.
     transforms: list[Transform] = Field([], max_length=64)
 
 

@@ -90,19 +90,12 @@ def _axis(length: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class _Tiles:
-    """Some patches of some images.
+    """Some patches of some images."""
 
-    Attributes:
-        images: which images.
-        index: flat pixel indices, ``(P, size, size)``.
-        contrast: of these pixels, the same shape.
-        weight: of the patches, ``(P,)``.
-    """
-
-    images: slice
-    index: Tensor
-    contrast: Tensor
-    weight: Tensor
+    images: slice  # which images
+    index: Tensor  # flat pixel indices, (P, size, size)
+    contrast: Tensor  # of these pixels, the same shape
+    weight: Tensor  # of the patches, (P,)
 
     def linear(self, x: Tensor) -> Tensor:
         """A x: ``(B, C, H, W)`` -> ``(B * P, C, size, size)``."""

@@ -161,17 +161,11 @@ class _Level:
 
 @dataclass
 class _Trace:
-    """What the upward pass leaves behind, by layer.
+    """What the upward pass leaves behind, by layer."""
 
-    Attributes:
-        squared: S_0 z, what the units that have squares see, with a ring around the image.
-        slope: phi'(a) = p of the other layers.
-        y: phi(a) of the other layers.
-    """
-
-    squared: Tensor
-    slope: dict[str, Tensor]
-    y: dict[str, Tensor]
+    squared: Tensor  # S_0 z, what the units that have squares see, with a ring around the image
+    slope: dict[str, Tensor]  # phi'(a) = p of the other layers
+    y: dict[str, Tensor]  # phi(a) of the other layers
 
 
 class ScaledLPN(ProximalDenoiser):

@@ -34,34 +34,21 @@ CODE: dict[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of work.
+    """One piece of work."""
 
-    Attributes:
-        kind: what is done.
-        key: the address.
-        settings: what decides the result, JSON values.
-        needs: addresses of other cells, by what they are needed as.
-        label: its place in the tables.
-    """
-
-    kind: Kind
-    key: str
-    settings: Mapping[str, Any]
-    needs: Mapping[str, str]
-    label: Label
+    kind: Kind  # what is done
+    key: str  # the address
+    settings: Mapping[str, Any]  # what decides the result, JSON values
+    needs: Mapping[str, str]  # addresses of other cells, by what they are needed as
+    label: Label  # its place in the tables
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell leaves behind.
+    """What a cell leaves behind."""
 
-    Attributes:
-        result: JSON values.
-        files: contents by name.
-    """
-
-    result: dict[str, Any]
-    files: dict[str, bytes]
+    result: dict[str, Any]  # JSON values
+    files: dict[str, bytes]  # contents by name
 
 
 def cell(kind: Kind, settings: Mapping[str, Any], label: Label, **needs: Cell | None) -> Cell:

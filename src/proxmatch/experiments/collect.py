@@ -29,21 +29,13 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class ReconstructionScores:
-    """The figures of one reconstruction cell, by image.
+    """The figures of one reconstruction cell, by image."""
 
-    Attributes:
-        label: which it is.
-        ids: of the images.
-        values: ``psnr``, ``ssim``, ``gap``, ``lipschitz``, ...: ``(images,)``, NaN where missing.
-        curves: PSNR of every image and iteration, ``(images, K + 1)``, if it was kept.
-        result: the cell's own JSON values.
-    """
-
-    label: Label
-    ids: tuple[str, ...]
-    values: dict[str, Array]
-    curves: Array | None
-    result: Line = field(repr=False)
+    label: Label  # which it is
+    ids: tuple[str, ...]  # of the images
+    values: dict[str, Array]  # psnr, ssim, gap, lipschitz, ...: (images,), NaN where missing
+    curves: Array | None  # PSNR of every image and iteration, (images, K + 1), if it was kept
+    result: Line = field(repr=False)  # the cell's own JSON values
 
 
 def reconstructions(cells: Iterable[Cell], store: Store) -> list[ReconstructionScores]:

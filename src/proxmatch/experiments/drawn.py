@@ -19,23 +19,14 @@ DPI = 200
 
 @dataclass(frozen=True)
 class Drawn:
-    """One figure.
+    """One figure."""
 
-    Attributes:
-        name: of its files.
-        title: a short one.
-        caption: what there is to see.
-        alt: for those who cannot see it.
-        figure: the drawing.
-        lines: the numbers behind it.
-    """
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    figure: Figure
-    lines: list[Line] = field(repr=False)
+    name: str  # of its files
+    title: str  # a short one
+    caption: str  # what there is to see
+    alt: str  # for those who cannot see it
+    figure: Figure  # the drawing
+    lines: list[Line] = field(repr=False)  # the numbers behind it
 
 
 def figure_files(figure: Figure, name: str) -> dict[str, bytes]:

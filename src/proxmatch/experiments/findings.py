@@ -14,17 +14,11 @@ from proxmatch.records import Setting
 
 @dataclass(frozen=True)
 class Contrast:
-    """A statistic of several arms.
+    """A statistic of several arms."""
 
-    Attributes:
-        found: effect and interval.
-        sets: how many adaptation sets it rests on.
-        images: how many test images.
-    """
-
-    found: Interval
-    sets: int
-    images: int
+    found: Interval  # effect and interval
+    sets: int  # how many adaptation sets it rests on
+    images: int  # how many test images
 
 
 class Findings:

@@ -26,15 +26,10 @@ FULL = ("extreme", REFERENCE)
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a denoiser comes from.
+    """Where a denoiser comes from."""
 
-    Attributes:
-        settings: of its cell.
-        outcome: of its cell, where it is taken and not trained.
-    """
-
-    settings: dict[str, Any]
-    outcome: Outcome | None = None
+    settings: dict[str, Any]  # of its cell
+    outcome: Outcome | None = None  # of its cell, where it is taken and not trained
 
 
 def origin(

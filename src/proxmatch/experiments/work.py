@@ -38,19 +38,12 @@ PROBLEMS = {"deblurring": gaussian_deblurring, "super-resolution": super_resolut
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where a cell is computed; nothing here changes the result.
+    """Where a cell is computed; nothing here changes the result."""
 
-    Attributes:
-        folders: of images to train on, by domain.
-        scratch: for the state of a training, so that it continues where it was interrupted.
-        device: ``cpu``, ``cuda``, or one GPU such as ``cuda:1``.
-        threads: of the computation.
-    """
-
-    folders: Mapping[str, str]
-    scratch: str
-    device: str = "cpu"
-    threads: int = 1
+    folders: Mapping[str, str]  # of images to train on, by domain
+    scratch: str  # for the state of a training, so that it continues where it was interrupted
+    device: str = "cpu"  # cpu, cuda, or one GPU such as cuda:1
+    threads: int = 1  # of the computation
 
 
 def perform(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:

@@ -408,21 +408,13 @@ def _scored(
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate.
+    """A candidate."""
 
-    Attributes:
-        candidate: what is reported about it.
-        denoiser: it.
-        seen: its figures on what was held out, paler copies at the end.
-        fit: PSNR on the images that its strength was chosen on, in dB.
-        trained: whether weights were changed.
-    """
-
-    candidate: Candidate
+    candidate: Candidate  # what is reported about it
     denoiser: Denoise
-    seen: Assessment
-    fit: float
-    trained: bool
+    seen: Assessment  # its figures on what was held out, paler copies at the end
+    fit: float  # PSNR on the images that its strength was chosen on, in dB
+    trained: bool  # whether weights were changed
 
     @property
     def made(self) -> ProximalDenoiser:

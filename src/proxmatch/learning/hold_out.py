@@ -23,21 +23,13 @@ CROPS, MOST = 8, 10
 
 @dataclass(frozen=True)
 class HoldOut:
-    """A split of a few images.
+    """A split of a few images."""
 
-    Attributes:
-        training: images to train on, ``(C, H, W)`` each.
-        crops: to measure on, ``(B, C, size, size)``.
-        first: the column from which on each of them was held out, B numbers.
-        owners: which image each of them was cut from, B numbers.
-        whole: whether whole images were held out, so that these are new to the denoiser.
-    """
-
-    training: list[Tensor]
-    crops: Tensor
-    first: tuple[int, ...]
-    owners: tuple[int, ...]
-    whole: bool
+    training: list[Tensor]  # images to train on, (C, H, W) each
+    crops: Tensor  # to measure on, (B, C, size, size)
+    first: tuple[int, ...]  # the column from which on each of them was held out, B numbers
+    owners: tuple[int, ...]  # which image each of them was cut from, B numbers
+    whole: bool  # whether whole images were held out, so that these are new to the denoiser
 
     def quality(self, found: Tensor) -> Tensor:
         """PSNR of reconstructions of the crops where they were held out, ``(B,)`` in dB."""

@@ -27,15 +27,10 @@ RANGE = 2.0
 
 @dataclass(frozen=True)
 class Queries:
-    """Query points, and the images they should become.
+    """Query points, and the images they should become."""
 
-    Attributes:
-        points: z_k, ``(Q, C, H, W)``.
-        clean: ``(Q, C, H, W)``.
-    """
-
-    points: Tensor
-    clean: Tensor
+    points: Tensor  # z_k, (Q, C, H, W)
+    clean: Tensor  # (Q, C, H, W)
 
 
 @torch.no_grad()

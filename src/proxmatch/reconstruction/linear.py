@@ -40,17 +40,11 @@ LEAST, MOST = 0.03, 30.0
 
 @dataclass(frozen=True)
 class Linear:
-    """Linear reconstructions.
+    """Linear reconstructions."""
 
-    Attributes:
-        images: x_G, ``(B, C, H, W)``.
-        priors: the filter of the spectrum that was fitted to each, B of them.
-        missed: energy that x_G is expected to miss in each band, ``(B, bands)``.
-    """
-
-    images: Tensor
-    priors: list[Wiener]
-    missed: Tensor
+    images: Tensor  # x_G, (B, C, H, W)
+    priors: list[Wiener]  # the filter of the spectrum that was fitted to each, B of them
+    missed: Tensor  # energy that x_G is expected to miss in each band, (B, bands)
 
 
 @torch.no_grad()

@@ -40,29 +40,17 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Folder:
-    """An experiment as it is on disk.
+    """An experiment as it is on disk."""
 
-    Attributes:
-        path: the folder.
-        manifest: how it was made; empty when it is missing.
-        images: rows of ``images.csv``.
-        iterations: rows of ``iterations.csv``.
-        cells: rows of ``cells.csv``, as text.
-        claims: the paper's claims, tested.
-        tables: Markdown by name.
-        figures: those whose PNG file is there, in the order of the paper.
-        pictures: the reconstructions, or None.
-    """
-
-    path: Path
-    manifest: Manifest
-    images: list[ImageRow]
-    iterations: list[IterationRow]
-    cells: list[dict[str, str]]
-    claims: list[ClaimRecord]
-    tables: dict[str, str]
-    figures: list[Figure]
-    pictures: Pictures | None
+    path: Path  # the folder
+    manifest: Manifest  # how it was made; empty when it is missing
+    images: list[ImageRow]  # rows of images.csv
+    iterations: list[IterationRow]  # rows of iterations.csv
+    cells: list[dict[str, str]]  # rows of cells.csv, as text
+    claims: list[ClaimRecord]  # the paper's claims, tested
+    tables: dict[str, str]  # Markdown by name
+    figures: list[Figure]  # those whose PNG file is there, in the order of the paper
+    pictures: Pictures | None  # the reconstructions, or None
 
 
 def read_folder(path: Path) -> Folder:

@@ -52,23 +52,14 @@ TESTED, CHOSEN_ON = 8, 4
 
 @dataclass(frozen=True)
 class Target:
-    """A domain to adapt to.
+    """A domain to adapt to."""
 
-    Attributes:
-        folder: of its pictures.
-        split: whether its own splits are taken; else every other picture is for testing.
-        reference: the shipped denoiser that was trained on it.
-        channels: of its images.
-        downscale: of its pictures before a crop.
-        most: images to adapt to, of the published data.
-    """
-
-    folder: str
-    split: bool = True
-    reference: str | None = None
-    channels: Literal[1, 3] = 3
-    downscale: int = 1
-    most: int = 50
+    folder: str  # of its pictures
+    split: bool = True  # whether its own splits are taken; else every other picture is for testing
+    reference: str | None = None  # the shipped denoiser that was trained on it
+    channels: Literal[1, 3] = 3  # of its images
+    downscale: int = 1  # of its pictures before a crop
+    most: int = 50  # images to adapt to, of the published data
 
 
 TARGETS = {

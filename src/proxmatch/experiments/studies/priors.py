@@ -51,17 +51,11 @@ PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Images:
-    """Images of a domain.
+    """Images of a domain."""
 
-    Attributes:
-        validation: folder and split of those that strengths are chosen on.
-        test: folder and split of those that figures are reported on.
-        channels: 3 or 1.
-    """
-
-    validation: tuple[str, Any]
-    test: tuple[str, Any]
-    channels: int = 3
+    validation: tuple[str, Any]  # folder and split of those that strengths are chosen on
+    test: tuple[str, Any]  # folder and split of those that figures are reported on
+    channels: int = 3  # 3 or 1
 
 
 DOMAINS = {
