@@ -21,11 +21,7 @@ BLOCK = 1 << 16
 
 
 class Journal:
-    """The journal in a file, which one process writes at a time.
-
-    Args:
-        path: of the file, ``.jsonl``; its folder exists.
-    """
+    """The journal in a file, which one process writes at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -33,9 +33,6 @@ def owned(folder: Path) -> Iterator[None]:
 
     What an earlier owner left half written, because it was killed, is removed.
 
-    Args:
-        folder: for the output of one run.
-
     Raises:
         FolderInUseError: another run owns it; it says which.
         InputError: it is a file.

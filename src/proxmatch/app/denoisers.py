@@ -53,11 +53,7 @@ class Denoisers:
         self._lock = threading.Lock()
 
     def load(self, name: str, page: Page) -> ProximalDenoiser:
-        """A denoiser by name.
-
-        Raises:
-            InputError: there is none.
-        """
+        """A denoiser by name."""
         if name in page.denoisers:
             return page.denoisers[name]
         if name not in shipped():
@@ -83,11 +79,7 @@ class Denoisers:
         return self.at(name, page, channels, MIDDLING_LEVEL if base.conditional else 1.0)
 
     def at(self, name: str, page: Page, channels: int, strength: float | None) -> Ready:
-        """At a given strength.
-
-        Raises:
-            InputError: no such denoiser or strength.
-        """
+        """At a given strength."""
         if name == "none":
             return Ready(name, Identity(channels), None, "none", True)
         if strength is None or not 0 < strength <= 1:

@@ -65,11 +65,7 @@ class Pages:
             return name, gone
 
     def find(self, name: str) -> Page:
-        """A page by its id.
-
-        Raises:
-            InputError: it was forgotten.
-        """
+        """A page by its id."""
         with self._lock:
             if name not in self._pages:
                 raise InputError("this page was forgotten; load it again")
@@ -86,11 +82,7 @@ class Pages:
             return name
 
     def add(self, page: Page, job: Job) -> None:
-        """Keep a job, and forget old ones that have ended.
-
-        Raises:
-            InputError: too many of them have not.
-        """
+        """Keep a job, and forget old ones that have ended."""
         with self._lock:
             if sum(not each.ended for each in page.jobs.values()) >= self.limits.waiting:
                 raise InputError("too many jobs are waiting; cancel one, or wait")
@@ -120,11 +112,7 @@ def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
 
 
 def embedded(name: str) -> Dropped:
-    """One of the pictures that come along.
-
-    Raises:
-        InputError: there is none of this name.
-    """
+    """One of the pictures that come along."""
     if name not in EMBEDDED:
         raise InputError(f"there is no picture {name!r}")
     return Dropped(name, embedded_picture(name, 1))
@@ -153,11 +141,7 @@ def thumbnail(picture: Dropped) -> bytes:
 
 
 def crops_of(pictures: list[Dropped], size: int, side: int | None) -> list[Tensor]:
-    """Pictures in color to adapt to, ``(3, H, W)`` each.
-
-    Raises:
-        InputError: one is too small.
-    """
+    """Pictures in color to adapt to, ``(3, H, W)`` each."""
     found = []
     for picture in pictures:
         pixels = smaller(picture.pixels, side)
@@ -168,13 +152,7 @@ def crops_of(pictures: list[Dropped], size: int, side: int | None) -> list[Tenso
 
 
 def busiest(images: Tensor, size: int, number: int) -> Tensor:
-    """Crops of the highest contrast, ``(number or fewer, C, size, size)``.
-
-    Args:
-        images: ``(C, H, W)``, at least ``size`` on a side.
-        size: side of a crop.
-        number: of crops.
-    """
+    """Crops of the highest contrast, ``(number or fewer, C, size, size)``."""
     cells = images.unfold(1, size, size).unfold(2, size, size).permute(1, 2, 0, 3, 4).flatten(0, 1)
     order = torch.argsort(cells.flatten(1).std(1), descending=True)
     return cells[order[:number]].contiguous()

@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def lines(wish: Wish, ready: Ready, channels: int) -> tuple[str, str]:
-    """The command, and the same in Python; both start from ``picture.png`` of the download.
-
-    Args:
-        wish: what was asked for.
-        ready: the denoiser that was taken.
-        channels: of the picture.
-    """
+    """The command, and the same in Python; both start from ``picture.png`` of the download."""
     return command(wish, ready), python(wish, ready, channels)
 
 

@@ -111,11 +111,7 @@ def _plain(option: Any) -> bool:
 
 
 def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
-    """Damage a clean picture, or take a damaged one as it is.
-
-    Raises:
-        InputError: something that does not fit.
-    """
+    """Damage a clean picture, or take a damaged one as it is."""
     known = entry(wish.problem)
     if wish.problem not in {each["name"] for each in offered()}:
         raise InputError(f"{wish.problem} needs the command line")

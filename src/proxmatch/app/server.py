@@ -240,12 +240,7 @@ class Server:
 def application(
     hosts: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"}), limits: Limits = LIMITS
 ) -> ASGIApp:
-    """The app.
-
-    Args:
-        hosts: names under which it answers.
-        limits: how much a page may ask for.
-    """
+    """The app, which answers under the given names of this machine."""
     server = Server(limits)
 
     @asynccontextmanager
@@ -269,11 +264,7 @@ def _safe(answer: Answer) -> Answer:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body of a request, as long as it is not too long.
-
-    Raises:
-        InputError: it is.
-    """
+    """The body of a request, as long as it is not too long."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

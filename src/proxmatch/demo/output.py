@@ -44,10 +44,6 @@ class Written:
 def check(plan: Setup, out: Path) -> None:
     """Refuse a folder in which something of another origin would be overwritten.
 
-    Args:
-        plan: of the demo that is to be written there.
-        out: the folder, which need not exist.
-
     Raises:
         InputError: there is such a thing.
     """
@@ -68,10 +64,6 @@ def check(plan: Setup, out: Path) -> None:
 
 def write(story: Story, out: Path) -> Written:
     """Write everything; an earlier demo in the folder is replaced.
-
-    Args:
-        story: to be told.
-        out: an existing folder.
 
     Raises:
         InputError: the folder holds something of another origin; see :func:`check`.

@@ -33,12 +33,7 @@ def detail(about: Picture, height: int, width: int) -> tuple[int, int, int]:
 
 
 def sheet(story: Story, number: int) -> bytes:
-    """The sheet of one picture as a PNG file.
-
-    Args:
-        story: all of it.
-        number: of the picture.
-    """
+    """The sheet of one picture as a PNG file."""
     scene = story.scenes[number]
     columns: list[tuple[str, float | None, Tensor]] = [("measured", None, scene.measured)]
     for key in SHOWN:

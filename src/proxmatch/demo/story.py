@@ -132,12 +132,7 @@ class Story:
 
 
 def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: None) -> Story:
-    """Do what the plan says, in pieces side by side (:mod:`proxmatch.demo.cores`).
-
-    Args:
-        plan: the pictures and how much is done.
-        on_stage: called with what is waited for, one of :data:`STAGES`.
-    """
+    """Do what the plan says, in pieces side by side (:mod:`proxmatch.demo.cores`)."""
     ahead = iter(STAGES)
 
     def done(*pieces: Future[Any]) -> list[Any]:

@@ -34,25 +34,12 @@ LOOKS = {
 
 
 def pictures(story: Story, says: Sequence[str]) -> ShownPictures:
-    """The whole pictures: measured, by every method, and true.
-
-    Args:
-        story: what happened.
-        says: the same in sentences.
-    """
+    """The whole pictures: measured, by every method, and true."""
     return ShownPictures(tuple(says), tuple(_scene(story, i) for i in range(len(story.scenes))))
 
 
 def page(story: Story, whole: ShownPictures, certificate: str, commands: str, python: str) -> bytes:
-    """The page.
-
-    Args:
-        story: what happened.
-        whole: its pictures.
-        certificate: in one line.
-        commands: that do the same.
-        python: likewise.
-    """
+    """The page."""
     plan = story.plan
     best = [max(row.psnr[i] for row in story.rows) for i in range(len(story.scenes))]
     return document(

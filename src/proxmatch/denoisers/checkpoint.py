@@ -173,15 +173,7 @@ def unpacked(
     device: torch.device | str = "cpu",
     dtype: torch.dtype | None = None,
 ) -> ProximalDenoiser:
-    """The opposite of :func:`packed`; the rest is as in :func:`load`.
-
-    Args:
-        files: contents by name.
-        folder: they come from, for the error messages.
-        network: of your own class.
-        device: where to put the denoiser.
-        dtype: what to convert it to.
-    """
+    """The opposite of :func:`packed`; the rest is as in :func:`load`."""
     config = _read_config(files[CONFIG], folder / CONFIG)
     with torch.inference_mode(False):
         state = _read_weights(files[WEIGHTS], folder / WEIGHTS, config.weights)

@@ -169,14 +169,7 @@ def _softplus_(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def value(layers: Sequence[Layer], w: Weights, x: Tensor, beta: float) -> Tensor:
-    """psi(x), ``(B,)``, in plain differentiable operations.
-
-    Args:
-        layers: the n layers.
-        w: their weights.
-        x: input, ``(B, C, H, W)``.
-        beta: parameter of the softplus.
-    """
+    """psi(x), ``(B,)``, in plain differentiable operations."""
     psi = x.new_zeros(x.shape[0])
     y = x
     for i, layer in enumerate(layers):

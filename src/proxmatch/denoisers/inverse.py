@@ -50,14 +50,7 @@ def residual_scale(u: Tensor) -> Tensor:
 
 
 def by_formula(z: Tensor, value: Tensor, u: Tensor, tolerance: float) -> Inverse:
-    """An inverse that a formula gave, with its residual measured.
-
-    Args:
-        z: what the formula says, ``(B, C, H, W)``.
-        value: D(z).
-        u: what D(z) should be.
-        tolerance: on the relative residual.
-    """
+    """An inverse that a formula gave, with its residual measured."""
     residual = norm(value - u) / residual_scale(u)
     return Inverse(z, residual, torch.ones_like(residual).long(), residual <= tolerance)
 

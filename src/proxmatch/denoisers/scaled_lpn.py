@@ -446,13 +446,7 @@ def _on(u: Tensor, level: _Level) -> Tensor:
 
 
 def _passed(u: Tensor, g: Tensor, level: _Level) -> Tensor:
-    """What the units that have squares pass down, ``(B, F, H, W)``.
-
-    Args:
-        u: S_0 z, ``(B, F, H, W)``.
-        g: what the layers above ask of them, ``(B, 2 F, H, W)``.
-        level: taps and thresholds.
-    """
+    """What the units that have squares pass down, ``(B, F, H, W)``."""
     on = _on(u, level)
     delta = on / OVERLAP + g * on.clamp(max=1)
     for width, tap in zip(WIDTHS, level.back, strict=True):

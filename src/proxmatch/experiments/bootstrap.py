@@ -59,11 +59,6 @@ class Resampling:
 
 
 def interval(effect: float, resampled: Array) -> Interval:
-    """The percentile interval of a statistic.
-
-    Args:
-        effect: its value on the data.
-        resampled: its values on the resamples, ``(R,)``.
-    """
+    """The percentile interval of a statistic."""
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(effect), float(low), float(high))

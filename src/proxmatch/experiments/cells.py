@@ -52,14 +52,7 @@ class Outcome:
 
 
 def cell(kind: Kind, settings: Mapping[str, Any], label: Label, **needs: Cell | None) -> Cell:
-    """A cell with its address.
-
-    Args:
-        kind: what is done.
-        settings: JSON values.
-        label: its place in the tables.
-        needs: cells whose outcome it needs; None for none.
-    """
+    """A cell with its address."""
     keys = {role: need.key for role, need in needs.items() if need is not None}
     code = code_digest(*CORE, "experiments/work.py", *CODE[kind])
     content = {"kind": kind, "code": code, "settings": settings, "needs": keys}
@@ -76,9 +69,6 @@ class Store:
     """Outcomes in a folder: ``KEY.json`` each, and a folder ``KEY`` where there are files.
 
     The JSON file is written last and says that all is there.
-
-    Args:
-        folder: made if it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -24,14 +24,7 @@ def certificate(
     problem: Problem,
     reference: ProximalDenoiser,
 ) -> Outcome:
-    """Certify runs against the reference, in float64 on their device: JSON, figure and numbers.
-
-    Args:
-        denoisers: by name.
-        measurements: y.
-        problem: what they were measured by.
-        reference: D*.
-    """
+    """Certify runs against the reference, in float64 on their device: JSON, figure and numbers."""
     found = certify(denoisers, measurements, problem, reference=reference)
     files = figure_files(draw(found), "certificate")
     told: dict[str, Any] = found.to_dict()

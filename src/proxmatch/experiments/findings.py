@@ -22,12 +22,7 @@ class Contrast:
 
 
 class Findings:
-    """All reconstructions, by arm and set.
-
-    Args:
-        found: the reconstructions.
-        resamples: of the bootstrap.
-    """
+    """All reconstructions, by arm and set."""
 
     def __init__(self, found: Iterable[ReconstructionScores], resamples: int) -> None:
         self.resamples = resamples

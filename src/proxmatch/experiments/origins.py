@@ -40,13 +40,6 @@ def origin(
     In this order: the one that is given; the one that comes with proxmatch and was trained on just
     these images (or, for the embedded domains, on such images); a training.
 
-    Args:
-        scale: its size and training.
-        data: the domains.
-        family: ``lpn`` or ``gs``.
-        kind: of the source, or ``reference``.
-        given: folders or names by ``family/kind``.
-
     Raises:
         InputError: it is neither given nor known, and the scale does not train it.
         CheckpointError: what is given cannot be loaded.

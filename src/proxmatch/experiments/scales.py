@@ -111,13 +111,7 @@ class Scale(_Settings):
 
 
 def bounded(scale: Scale, steps: int | None = None, images: int | None = None) -> Scale:
-    """The same scale with short cells: to see that all of it runs; its numbers mean nothing.
-
-    Args:
-        scale: the whole experiment.
-        steps: of any training and adaptation, at most.
-        images: to test, to tune and to show on, at most.
-    """
+    """The same scale with short cells: to see that all of it runs; its numbers mean nothing."""
     if steps is not None:
         scale = scale.model_copy(update={"max_steps": min(steps, scale.max_steps or steps)})
     if images is None:

@@ -80,16 +80,7 @@ def write(
     store: Store,
     problems: dict[str, Problem],
 ) -> None:
-    """Gather the strips that are there in ``pictures/``, with an index.
-
-    Args:
-        out: folder of the experiment.
-        scale: how many images, of what size.
-        inputs: the images.
-        cells: of the kind ``pictures``.
-        store: where their outcomes are.
-        problems: by name, for the degraded images.
-    """
+    """Gather the strips that are there in ``pictures/``, with an index."""
     folder = out / "pictures"
     folder.mkdir(exist_ok=True)
     ids = inputs.ids[: scale.picture_images]

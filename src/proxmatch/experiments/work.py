@@ -47,14 +47,7 @@ class Workshop:
 
 
 def perform(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
-    """Compute a cell.
-
-    Args:
-        cell: what to do.
-        inputs: the images.
-        needs: outcomes of the cells it needs, by what they are needed as.
-        shop: where.
-    """
+    """Compute a cell."""
     threads = torch.get_num_threads()
     started = time.perf_counter()
     torch.set_num_threads(shop.threads)

@@ -221,20 +221,7 @@ def explore(
     on_candidate: Callable[[str], None] = lambda name: None,
     begin: Begin = at_once,
 ) -> Trials:
-    """Make and score all candidates; the rest is as in :func:`auto`.
-
-    Args:
-        sources: the denoisers to start from.
-        split: images to train on, and what was held out to score on.
-        windows: of the former, of the size of the problems, ``(N, C, H, W)``.
-        problems: that decide.
-        size: side of the windows of a fine-tuning.
-        search: how much is tried.
-        budget: seconds that it may take.
-        seed: of everything that is drawn.
-        on_candidate: called with the name of the candidate that comes next.
-        begin: who makes the candidates.
-    """
+    """Make all candidates on windows ``(N, C, H, W)``, and score them on what was held out."""
     search = search or Search()
     place = next(next(iter(sources.values())).parameters())
     problems = [p.to(place.device).to(place.dtype) for p in problems]
@@ -448,15 +435,6 @@ class Trials:
         nearness: denoising PSNR in dB of the sources, the best one first.
         nearest: name of the source that the rest was made from.
         clock: says when time is over.
-
-    Args:
-        split: the images.
-        paler: whether paler copies of what was held out count in the scores.
-        problems: that decide.
-        seed: of everything that is drawn.
-        budget: seconds, or None.
-        on_candidate: called with the name of the candidate that comes next.
-        begin: who makes and scores candidates.
     """
 
     def __init__(
@@ -484,12 +462,7 @@ class Trials:
         self.untried: list[str] = []
 
     def begin(self, name: str, make: Callable[[], Tuned[Any]]) -> None:
-        """Begin to make and score a candidate, if there are workers for that.
-
-        Args:
-            name: of it.
-            make: what makes it.
-        """
+        """Begin to make and score a candidate, if there are workers for that."""
         score = partial(
             assess,
             images=self.crops,

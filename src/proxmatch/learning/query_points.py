@@ -37,14 +37,7 @@ class Queries:
 def queries(
     denoiser: ProximalDenoiser, images: Tensor, problems: Sequence[Problem], *, seed: int = 0
 ) -> Queries:
-    """All query points of the simulated measurements of images, as far as they stay in range.
-
-    Args:
-        denoiser: D.
-        images: clean, ``(N, C, H, W)``, of the problems' size.
-        problems: measured and reconstructed with D.
-        seed: of the noise in the measurements.
-    """
+    """All query points of the simulated measurements of images, as far as they stay in range."""
     place = next(denoiser.parameters())
     images = images.to(place)
     points, clean = [], []
@@ -69,13 +62,7 @@ def queries(
 def along_trajectory(
     source: Source, denoiser: ProximalDenoiser, problems: Sequence[Problem]
 ) -> Source:
-    """The inputs of a source, some of them replaced by query points as the settings say.
-
-    Args:
-        source: of clean images, and of the other inputs.
-        denoiser: the denoiser that is being trained, or one that holds it.
-        problems: whose trajectories are followed.
-    """
+    """The inputs of a source, some of them replaced by query points as the settings say."""
     if not problems:
         raise InputError("inputs along the trajectory need at least one problem")
     held: list[Queries] = []

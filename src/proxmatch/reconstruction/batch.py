@@ -370,15 +370,7 @@ def _remote(
     names: list[str],
     files: list[ImageFile],
 ) -> Outcome:
-    """A group as a Ray task.
-
-    Args:
-        batch: reference of the batch; in a list, so that Ray does not fetch it for every task.
-        threads: to use.
-        driver: its versions.
-        names: of what is written.
-        files: of one size.
-    """
+    """A group as a Ray task; the batch is in a list, so that Ray does not fetch it every time."""
     check_versions(driver)
     torch.set_num_threads(threads)
     return _batch(batch[0])._attempt(names, files, lambda steps: None)

@@ -81,14 +81,7 @@ def reconstruct_linearly(y: Tensor, problem: Problem, start: Tensor, variance: T
 
 
 def _fit_(prior: Wiener, found: Tensor, drawn: Tensor, again: Tensor) -> None:
-    """Give a prior the spectrum T; see the module's text.
-
-    Args:
-        prior: of spectrum S, which is changed.
-        found: x_G.
-        drawn: x'.
-        again: x'_G.
-    """
+    """Give a prior the spectrum T, from x_G, x' and x'_G; see the module's text."""
     tiny = torch.finfo(found.dtype).tiny
     energy, recovered = prior.bands(drawn)[0], prior.bands(again)[0]
     share = (recovered / energy.clamp_min(tiny)).clamp(0, 1)

@@ -61,14 +61,7 @@ def tell(
     album: Album | None,
     work: Iterable[Mapping[str, str]] = (),
 ) -> Narrative | None:
-    """The story of the first problem and denoiser that have an adapted row; None without one.
-
-    Args:
-        digest: the numbers.
-        pictures: what the album was made from.
-        album: the pictures.
-        work: rows of ``cells.csv``, which say what ``auto`` chose.
-    """
+    """The story of the first problem and denoiser that have an adapted row; None without one."""
     cells, looks = digest.cells, digest.looks
     strips = [] if album is None else album.strips
     settings = [s.setting for s, _ in strips] or [cell.setting for cell in cells]

@@ -69,15 +69,7 @@ DOMAINS = {
 def images_of(
     domain: str, part: str, work: Work, count: int | None, size: int = 128
 ) -> tuple[Tensor, str]:
-    """Center crops of a domain, one a picture, and their fingerprint.
-
-    Args:
-        domain: one of ``DOMAINS``.
-        part: ``validation`` or ``test``.
-        work: says where the folders are.
-        count: how many, evenly spread; all if None.
-        size: side of the crops.
-    """
+    """Center crops of the ``validation`` or ``test`` part of a domain, and their fingerprint."""
     return _images(domain, part, work.data, count, size)
 
 
@@ -135,14 +127,7 @@ def identity_of(name: str) -> str | None:
 
 
 def cell_of(prior: str, work: Work, images: int | None, **where: str) -> dict[str, Any]:
-    """The settings of a cell about a prior.
-
-    Args:
-        prior: a baseline, or as :func:`prior_of` takes it.
-        work: says the seed.
-        images: number of test images; None for all.
-        where: domain and problem.
-    """
+    """The settings of a cell about a prior."""
     return {
         **where,
         "prior": label_of(prior),
@@ -165,11 +150,6 @@ def deployed(
     """The prior of a cell at the strength that does best on validation images of its domain.
 
     The search is the longer part of many cells, so that those of one process share it.
-
-    Args:
-        settings: of the cell: model, domain, problem and seed.
-        work: says where the images are.
-        proximal: keep t L < 1.
     """
     names = (settings[key] for key in ("model", "domain", "problem", "seed"))
     return _deployed(*names, work.data, proximal)
@@ -208,15 +188,7 @@ class _AtLevel:
 def at_strength(
     name: str, images: Tensor, problem: Problem, *, proximal: bool = True, seed: int = 0
 ) -> tuple[Denoise, dict[str, Any]]:
-    """A prior at the strength that does best on given images, and what to record about it.
-
-    Args:
-        name: a baseline, or as :func:`prior_of` takes it.
-        images: ``(N, C, H, W)``.
-        problem: what to reconstruct from.
-        proximal: keep t L < 1.
-        seed: of the simulated noise.
-    """
+    """A prior at the strength that does best on given images, and what to record about it."""
     if name in BASELINES:
         found = BASELINES[name](images, problem, seed=seed)
     else:
