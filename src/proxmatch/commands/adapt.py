@@ -8,24 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxmatch.commands import _images, _screen
-from proxmatch.commands._options import (
-    Address,
-    Device,
-    Downscale,
-    Engine,
-    EngineChoice,
-    From,
-    Json,
-    MaybeModel,
-    Out,
-    Seed,
-    Set,
-    Threads,
-    WorkerCount,
-    compute,
-    load_sources,
-)
+from proxmatch.commands import _images, _options, _screen
 from proxmatch.methods import chosen, offered
 
 if TYPE_CHECKING:
@@ -35,15 +18,15 @@ RECORD = "adaptation.json"
 
 
 def command(
-    out: Out,
-    model: MaybeModel = None,
-    sources: From = None,
+    out: _options.Out,
+    model: _options.MaybeModel = None,
+    sources: _options.From = None,
     images: Annotated[Path | None, typer.Option(help="folder of clean images")] = None,
     method: Annotated[
         str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
     ] = "auto",
     number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
-    downscale: Downscale = 1,
+    downscale: _options.Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
     measurements: Annotated[
@@ -52,14 +35,14 @@ def command(
     problem: Annotated[
         str | None, typer.Option(help="that decides what is best; needed with --measurements")
     ] = None,
-    options: Set = None,
-    engine: Engine = EngineChoice.LOCAL,
-    workers: WorkerCount = 2,
-    address: Address = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json: Json = False,
+    options: _options.Set = None,
+    engine: _options.Engine = _options.EngineChoice.LOCAL,
+    workers: _options.WorkerCount = 2,
+    address: _options.Address = None,
+    seed: _options.Seed = 0,
+    device: _options.Device = "cpu",
+    threads: _options.Threads = None,
+    json: _options.Json = False,
 ) -> None:
     """Adapt a denoiser to a few images, and say whether that helped.
 
@@ -86,10 +69,10 @@ def command(
         raise InputError("--measurements needs --problem: name the problem that made them")
     if measurements is not None and downscale > 1:
         raise InputError("--downscale is for clean images; measurements are taken as they are")
-    place = compute(device, threads)
-    choice = load_sources(model, sources, place)
+    place = _options.compute(device, threads)
+    choice = _options.load_sources(model, sources, place)
     source = next(iter(choice.values()))
-    _check(method, images, steps, budget, engine)
+    _check(method, images, steps, budget, engine is _options.EngineChoice.RAY)
     given = _images.pictures(images or measurements or out, number, source.channels, downscale)
     by = Workers(engine.value, workers, address, threads or 1)
     arguments: dict[str, Any] = {"method": method, "seed": seed, "workers": by}
@@ -146,7 +129,7 @@ def _tried(result: AdaptationResult) -> Any:
 
 
 def _check(
-    method: str, images: Path | None, steps: int | None, budget: float | None, engine: EngineChoice
+    method: str, images: Path | None, steps: int | None, budget: float | None, ray: bool
 ) -> None:
     """Refuse options that do not apply to the method."""
     from proxmatch.errors import InputError
@@ -158,7 +141,7 @@ def _check(
         raise InputError(f"--steps is for methods that train, not {method}")
     if budget is not None and (way.role != "auto" or images is None):
         raise InputError("--budget is for --method auto with --images")
-    if engine is EngineChoice.RAY and (way.role != "auto" or budget is not None):
+    if ray and (way.role != "auto" or budget is not None):
         raise InputError("--engine ray is for --method auto without a --budget")
 
 

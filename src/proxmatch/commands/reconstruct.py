@@ -8,24 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxmatch.commands import _screen
-from proxmatch.commands._options import (
-    Address,
-    Device,
-    Engine,
-    EngineChoice,
-    Iterations,
-    Json,
-    Model,
-    Out,
-    Problem,
-    Seed,
-    Set,
-    Threads,
-    WorkerCount,
-    compute,
-    load_model,
-)
+from proxmatch.commands import _options, _screen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,32 +18,32 @@ SHOWN = 100
 
 
 def command(
-    model: Model,
+    model: _options.Model,
     files: Annotated[
         list[Path], typer.Argument(help="pictures, folders, .tar or HDF5 files of them")
     ],
-    problem: Problem,
-    out: Out,
-    options: Set = None,
+    problem: _options.Problem,
+    out: _options.Out,
+    options: _options.Set = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="the files are clean: degrade them first")
     ] = False,
     bits: Annotated[int | None, typer.Option(help="8 or 16; as in the file by default")] = None,
     format: Annotated[str, typer.Option(help="png or tif")] = "png",
-    iterations: Iterations = None,
+    iterations: _options.Iterations = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images handled together")] = None,
     tile: Annotated[int, typer.Option(min=32, help="side of the tiles of large images")] = 512,
     sheet: Annotated[
         bool,
         typer.Option("--sheet", help="before/after sheets, metrics.csv and index.html beside them"),
     ] = False,
-    engine: Engine = EngineChoice.LOCAL,
-    workers: WorkerCount = 2,
-    address: Address = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json: Json = False,
+    engine: _options.Engine = _options.EngineChoice.LOCAL,
+    workers: _options.WorkerCount = 2,
+    address: _options.Address = None,
+    seed: _options.Seed = 0,
+    device: _options.Device = "cpu",
+    threads: _options.Threads = None,
+    json: _options.Json = False,
 ) -> None:
     """Reconstruct pictures from their measurements, of any size and number.
 
@@ -81,9 +64,9 @@ def command(
     from proxmatch._internal.locks import owned
     from proxmatch.reconstruction.batch import FileBatch
 
-    place = compute(device, threads)
+    place = _options.compute(device, threads)
     job = FileBatch.planned(
-        load_model(model, place),
+        _options.load_model(model, place),
         model,
         files,
         problem,

@@ -167,45 +167,9 @@ def auto(
         on_candidate=on_candidate,
         begin=begin,
     )
-    winner = trials.best()
-    trials.warn(winner)
-    table = trials.table(winner)
-    denoiser = winner.made
-    evidence = trials.evidence(winner)
-    if winner.candidate.name != SOURCE:
-        denoiser.record = {
-            **denoiser.record,
-            "auto": {
-                "images": fingerprint(images),
-                "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
-                "nearness": trials.nearness,
-                "nearest": trials.nearest,
-                "problems": [p.name for p in problems],
-                "size": size,
-                "seed": seed,
-                "chosen": winner.candidate.name,
-                "strength": winner.candidate.strength,
-                "sigma": winner.candidate.sigma,
-                "untried": trials.untried,
-                "table": {
-                    c.name: {**c.scores, "strength": c.strength, "sigma": c.sigma} for c in table
-                },
-                "interval": evidence.interval,
-                "seconds": round(time.monotonic() - trials.began, 1),
-                "versions": versions(),
-            },
-        }
-    return AdaptationResult(
-        denoiser,
-        RunStatus.COMPLETED,
-        0,
-        [],
-        evidence,
-        table=table,
-        source=trials.origin(winner),
-        nearness=trials.nearness,
-        untried=tuple(trials.untried),
-    )
+    evidence = trials.evidence(trials.best())
+    about = {"images": fingerprint(images), "size": size, "interval": evidence.interval}
+    return trials.result(sources, about, evidence)
 
 
 def explore(
@@ -550,14 +514,10 @@ class Trials:
         except (UnknownLipschitzError, NotProximalError):
             return False
 
-    def origin(self, tried: Tried) -> str:
+    def _origin(self, tried: Tried) -> str:
         """Name of the source that a candidate was made from."""
         whose = tried.candidate.name.partition(", ")[0]
         return whose if whose in self.nearness else self.nearest
-
-    def table(self, winner: Tried) -> tuple[Candidate, ...]:
-        """What is reported of all candidates."""
-        return tuple(replace(tried.candidate, chosen=tried is winner) for tried in self.tried)
 
     def evidence(self, winner: Tried) -> Evidence:
         """The figures of the first candidate and the winner, paler copies left out."""
@@ -573,7 +533,49 @@ class Trials:
         after = before if winner is self.tried[0] else figures(winner)
         return Evidence(before, after, self.split.owners, self.split.whole)
 
-    def warn(self, winner: Tried) -> None:
+    def result(
+        self,
+        sources: Mapping[str, ProximalDenoiser],
+        about: Mapping[str, Any],
+        evidence: Evidence | None = None,
+    ) -> AdaptationResult:
+        """The winner, with a record of what it was made from and compared with."""
+        winner = self.best()
+        self._warn(winner)
+        table = tuple(replace(tried.candidate, chosen=tried is winner) for tried in self.tried)
+        denoiser, chosen = winner.made, winner.candidate
+        if chosen.name != SOURCE:
+            record = {
+                **about,
+                "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
+                "nearness": self.nearness,
+                "nearest": self.nearest,
+                "problems": [p.name for p in self.problems],
+                "seed": self.seed,
+                "chosen": chosen.name,
+                "strength": chosen.strength,
+                "sigma": chosen.sigma,
+                "untried": self.untried,
+                "table": {
+                    c.name: {**c.scores, "strength": c.strength, "sigma": c.sigma} for c in table
+                },
+                "seconds": round(time.monotonic() - self.began, 1),
+                "versions": versions(),
+            }
+            denoiser.record = {**denoiser.record, "auto": record}
+        return AdaptationResult(
+            denoiser,
+            RunStatus.COMPLETED,
+            0,
+            [],
+            evidence,
+            table=table,
+            source=self._origin(winner),
+            nearness=self.nearness,
+            untried=tuple(self.untried),
+        )
+
+    def _warn(self, winner: Tried) -> None:
         """Say that nothing was better, or that there was no time."""
         parts = []
         if winner is self.tried[0] and winner.candidate.sigma is None:
@@ -586,4 +588,4 @@ class Trials:
                 "give it more"
             )
         if parts:
-            warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=4)
+            warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=5)
