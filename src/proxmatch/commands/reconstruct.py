@@ -86,17 +86,9 @@ def command(
         with _screen.bar(steps, "reconstructing") as advance:
             results = job.run(done, advance, Workers(engine.value, workers, address, threads or 1))
         if sheet:
-            from proxmatch.report.sheets import measured_again, write_sheets
+            from proxmatch.report.sheets import write_sheets
 
-            before = measured_again(
-                job.files,
-                job.model.channels,
-                problem,
-                options or [],
-                simulate=simulate,
-                seed=seed,
-            )
-            write_sheets(out, results, before, f"{problem}, {model}")
+            write_sheets(out, results, job.before, f"{problem}, {model}")
     record = {"out": str(out), "problem": problem, "model": model, "files": results}
     _screen.show(
         record, json, _table(results, problem, simulate), *_warned(results), f"wrote {out}"

@@ -116,7 +116,7 @@ def reconstruct(
     given = _given(measurements)
     denoiser = fitting(denoiser, _channels(given, problem))
     place = next(denoiser.parameters(), given[0])
-    build = _builder(problem, options, denoiser.channels)
+    build = builder(problem, options, denoiser.channels)
     if sigma is None and isinstance(problem, Problem):
         first = given[0][None].to(place)
         denoiser = at_strength(denoiser, first, placed(problem, place))
@@ -274,9 +274,10 @@ def placed(problem: Problem, like: Tensor) -> Problem:
     return problem if problem.dtype == like.dtype else problem.to(like.dtype)
 
 
-def _builder(
+def builder(
     problem: str | Problem | Builder, options: Iterable[str] | Mapping[str, Any], channels: int
 ) -> Builder:
+    """What makes a problem, given in any way, for measurements of a size."""
     if isinstance(problem, Problem):
         return lambda size: problem
     if callable(problem):

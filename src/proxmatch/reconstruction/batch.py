@@ -39,9 +39,9 @@ from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
-from proxmatch.problems.catalog import entry, image_side, make_problem, options, reduction
+from proxmatch.problems.catalog import entry, options, reduction
 from proxmatch.problems.problem import ITERATIONS
-from proxmatch.reconstruction.any_size import TOGETHER, at_strength, placed, reconstruct
+from proxmatch.reconstruction.any_size import TOGETHER, at_strength, builder, placed, reconstruct
 from proxmatch.transforms.fitting import fitting
 
 RECORD, JOURNAL = "reconstruction.json", "reconstruction.jsonl"
@@ -276,12 +276,11 @@ class FileBatch:
     def _groups(self, done: dict[str, Any], skipped: dict[str, str]) -> Iterator[Group]:
         """Files of one size together, few enough at a time; never all of them in memory."""
         waiting: dict[torch.Size, Group] = {}
-        channels = 1 if self.model.channels == 1 else None
         for name, picture in self.files.items():
             if name in done:
                 continue
             try:
-                file = picture.read(channels)
+                file = self._opened(picture)
             except DataError as error:
                 skipped[picture.name] = str(error)
                 continue
@@ -330,20 +329,26 @@ class FileBatch:
             written[name] = encode_image(image, self.format, self.bits or file.bits)
         return results, written
 
+    def before(self, name: str) -> tuple[Tensor, Tensor | None] | None:
+        """What a result was made from and its truth, if known, as pictures; None if it is gone."""
+        try:
+            truth, y, _ = self._measured([self._opened(self.files[name])])
+        except (DataError, InputError, OSError, KeyError):
+            return None
+        if truth is None:
+            return y[0], None
+        drawable = y.ndim == 4 and y.shape[1] in (1, 3)
+        return (y if drawable else truth)[0].cpu(), truth[0].cpu()
+
+    def _opened(self, picture: StoredPicture) -> ImageFile:
+        """A picture, gray for a denoiser of gray images, else as it is."""
+        return picture.read(1 if self.model.channels == 1 else None)
+
     def _denoiser(self, channels: int) -> ProximalDenoiser:
         """D for images of so many channels, at its strength for the problem."""
         if channels not in self.prepared:
-            fits = fitting(self.model, channels)
-            self.prepared[channels] = at_strength(
-                fits,
-                None,
-                lambda size: make_problem(
-                    self.problem,
-                    image_side(self.problem, size, self.options),
-                    self.options,
-                    channels=channels,
-                ),
-            )
+            build = builder(self.problem, self.options, channels)
+            self.prepared[channels] = at_strength(fitting(self.model, channels), None, build)
         return self.prepared[channels]
 
     def _measured(self, files: list[ImageFile]) -> tuple[Tensor | None, Tensor, list[float]]:
@@ -355,9 +360,8 @@ class FileBatch:
         height, width = (n // factor * factor for n in images.shape[-2:])
         images = images[..., :height, :width].contiguous()
         place = next(self.model.parameters())
-        size = image_side(self.problem, (height // factor, width // factor), self.options)
-        problem = make_problem(self.problem, size, self.options, channels=images.shape[1])
-        problem = placed(problem, place)
+        build = builder(self.problem, self.options, images.shape[1])
+        problem = placed(build((height // factor, width // factor)), place)
         truth = images.to(place)
         y = problem.measure(truth, ids=[file.digest for file in files], seed=self.seed)
         return truth, y, [round(v, 4) for v in psnr(problem.initial(y), truth).tolist()]

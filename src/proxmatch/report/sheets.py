@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,7 @@ from torch import Tensor
 
 from proxmatch._internal.files import write_together
 from proxmatch.data import read_file
-from proxmatch.data.shards import StoredPicture
-from proxmatch.errors import DataError, InputError
 from proxmatch.plots import plot_images, rendered
-from proxmatch.problems.catalog import image_side, make_problem, options as read_options, reduction
 from proxmatch.report.document import document
 
 #: The number of sheets that are drawn, at most.
@@ -99,43 +96,3 @@ def means(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         if values:
             found[column] = sum(values) / len(values)
     return found
-
-
-def measured_again(
-    sources: Mapping[str, StoredPicture],
-    channels: int,
-    problem: str,
-    given: Iterable[str],
-    *,
-    simulate: bool,
-    seed: int,
-) -> Before:
-    """The measurements: the files themselves, or simulated from them again.
-
-    Args:
-        sources: the picture of each result.
-        channels: of the denoiser.
-        problem: its name.
-        given: its options, as text.
-        simulate: the files are clean.
-        seed: of the noise.
-    """
-    read = read_options(problem, given)
-
-    def before(name: str) -> tuple[Tensor, Tensor | None] | None:
-        try:
-            file = sources[name].read(channels)
-            if not simulate:
-                return file.pixels, None
-            factor = reduction(problem, read)
-            height, width = (n // factor for n in file.pixels.shape[1:])
-            truth = file.pixels[:, : height * factor, : width * factor].contiguous()
-            size = image_side(problem, (height, width), read)
-            made = make_problem(problem, size, read, channels=channels)
-            y = made.measure(truth[None], ids=[file.digest], seed=seed)[0]
-        except (DataError, InputError, OSError, KeyError, TypeError):
-            return None
-        drawable: Sequence[int] = (1, 3)
-        return (y, truth) if y.ndim == 3 and len(y) in drawable else (truth, truth)
-
-    return before
