@@ -71,8 +71,8 @@ def test_what_is_shown_as_measured_is_what_was_reconstructed_from(tmp_path: Path
         path = tmp_path / f"x{channels}.png"
         path.write_bytes(encode_image(torch.rand(channels, 32, 32)))
         batch = pm.reconstruction.FileBatch.planned(
-            pm.load("lpn-faces"), "lpn-faces", [path], "deblurring", ["noise=0.1"], tmp_path / "out",
-            simulate=True, seed=3, **how,
+            pm.load("lpn-faces"), "lpn-faces", [path], "deblurring", ["noise=0.1"],
+            tmp_path / "out", simulate=True, seed=3, **how,
         )  # fmt: skip
         found = batch.before(path.name)
         assert found is not None
