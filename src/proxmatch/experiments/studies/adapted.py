@@ -27,8 +27,8 @@ from proxmatch.errors import InputError
 from proxmatch.experiments.studies.priors import (
     BASELINES,
     at_strength,
+    cell_of,
     identity_of,
-    label_of,
     prior_of,
     problem_of,
 )
@@ -97,16 +97,8 @@ def plan(work: Work) -> list[dict[str, Any]]:
         names = _sources(cell["source"], work)
         cell["identity"] = [identity_of(name) for name in names]
     priors = [
-        {
-            "prior": label_of(prior),
-            "model": prior,
-            "identity": identity_of(prior),
-            "target": target,
-            "problem": problem,
-            "n": 5,
-            "set": 0,
-            **common,
-        }
+        cell_of(prior, work, common["images"], target=target, problem=problem)
+        | {"n": 5, "set": 0, **common}
         for problem in PROBLEMS
         for target, about in TARGETS.items()
         for prior in (*BASELINES, *work.models)

@@ -31,7 +31,7 @@ from proxmatch.experiments.studies.study import Work
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, make_problem
 from proxmatch.problems.image_sizes import Size
-from proxmatch.transforms import choose_strength, tune
+from proxmatch.transforms import Lifted, choose_strength, tune
 from proxmatch.transforms.strength import LEVELS
 
 #: Validation images that a strength is chosen on, and that a Wiener filter is fitted to.
@@ -98,6 +98,14 @@ def prior_of(name: str) -> Any:
     if kind == "wcrr":
         return import_checkpoint(file, "wcrr")
     return import_network(file, kind) if colon else load(name)  # type: ignore[arg-type]
+
+
+def lifted(name: str, channels: int) -> Any:
+    """A prior for images of so many channels: itself, or lifted to them if it is proximal."""
+    prior = prior_of(name)
+    if isinstance(prior, ProximalDenoiser) and prior.channels != channels:
+        return Lifted(prior, channels)
+    return prior
 
 
 def _bm3d() -> Any:
@@ -192,7 +200,7 @@ def at_strength(
     if name in BASELINES:
         found = BASELINES[name](images, problem, seed=seed)
     else:
-        prior = prior_of(name)
+        prior = lifted(name, images.shape[1])
         if isinstance(prior, ProximalDenoiser):
             found = choose_strength(prior, images, problem, proximal=proximal, seed=seed)
         else:
