@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 #: What several claims of one verdict are said to do.
@@ -277,8 +276,7 @@ def write_whole(out: Path, whole: WholePictures, files: Mapping[str, bytes]) -> 
         if old.name not in files:
             old.unlink()
     write_together(folder, dict(files))
-    text = json.dumps(whole.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
-    write_together(folder, {WHOLE_INDEX: text.encode()})
+    write_json(folder, WHOLE_INDEX, whole.model_dump(mode="json"))
 
 
 @dataclass(frozen=True, slots=True)

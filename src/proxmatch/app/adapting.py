@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +12,8 @@ from proxmatch.app.denoisers import Denoisers, described
 from proxmatch.app.jobs import Job
 from proxmatch.app.pages import Dropped, Page, crops_of
 from proxmatch.app.runs import Value, offered
-from proxmatch.denoisers import ProximalDenoiser, save
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.denoisers.checkpoint import packed
 from proxmatch.errors import InputError
 from proxmatch.learning import adapt as adapted_to
 from proxmatch.problems import make_problem
@@ -90,11 +89,7 @@ def _name(source: str, page: Page) -> str:
 
 def _bundle(denoiser: ProximalDenoiser, name: str) -> bytes:
     file = io.BytesIO()
-    with (
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
-        TemporaryDirectory(prefix="proxmatch-app-") as folder,
-    ):
-        save(denoiser, Path(folder) / "denoiser")
-        for part in sorted((Path(folder) / "denoiser").iterdir()):
-            archive.writestr(f"{name}/{part.name}", part.read_bytes())
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, content in packed(denoiser).items():
+            archive.writestr(f"{name}/{part}", content)
     return file.getvalue()

@@ -6,15 +6,12 @@ a middling one are shown meanwhile.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import math
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,13 +20,15 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from proxmatch._internal.files import csv_text
 from proxmatch.app import recipe
 from proxmatch.app.denoisers import AUTO, PLAIN, Denoisers, Ready, fitted
 from proxmatch.app.jobs import Job
 from proxmatch.app.limits import LIMITS, Limits
 from proxmatch.app.pages import Dropped, Page, busiest, smaller
 from proxmatch.data import encode_image
-from proxmatch.denoisers import ProximalDenoiser, save, shipped
+from proxmatch.denoisers import ProximalDenoiser, shipped
+from proxmatch.denoisers.checkpoint import packed
 from proxmatch.errors import InputError
 from proxmatch.learning.start import nearest_first
 from proxmatch.metrics import psnr, relative_gap, ssim
@@ -329,19 +328,13 @@ def _bundle(job: Job, scene: Prepared, ready: Ready, command: str, python: str) 
         archive.writestr("command.sh", f"{command}\n")
         archive.writestr("again.py", f"{python}\n")
         if isinstance(ready.denoiser, ProximalDenoiser) and ready.name != "none":
-            with TemporaryDirectory(prefix="proxmatch-app-") as folder:
-                save(ready.denoiser, Path(folder) / "denoiser")
-                for part in sorted((Path(folder) / "denoiser").iterdir()):
-                    archive.writestr(f"denoiser/{part.name}", part.read_bytes())
+            for part, content in packed(ready.denoiser).items():
+                archive.writestr(f"denoiser/{part}", content)
     return file.getvalue()
 
 
 def curves_csv(curves: dict[str, list[float | None]]) -> str:
     """The curves as a table, one row an iterate."""
     names = sorted(curves)
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["iteration", *names])
-    for k, row in enumerate(zip(*(curves[name] for name in names), strict=True)):
-        writer.writerow([k, *row])
-    return out.getvalue()
+    rows = enumerate(zip(*(curves[name] for name in names), strict=True))
+    return csv_text(["iteration", *names], ([k, *row] for k, row in rows))

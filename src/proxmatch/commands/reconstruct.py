@@ -127,15 +127,12 @@ def _table(results: dict[str, dict[str, Any]], problem: str, simulate: bool) -> 
     if len(results) > SHOWN:
         rows.append((f"and {len(results) - SHOWN} more", *[""] * (len(header) - 1)))
     if simulate and len(results) > 1:
-        means = [_mean([r[q] for r in results.values()]) for q in quality]
-        rows.append(("mean", "", "", "", *map(_number, means)))
+        from proxmatch.report.sheets import means
+
+        found = means(results)
+        rows.append(("mean", "", "", "", *(_number(found.get(q)) for q in quality)))
     return _screen.table(header, rows, problem)
 
 
 def _number(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else "-"
-
-
-def _mean(values: list[object]) -> float | None:
-    numbers = [v for v in values if isinstance(v, float)]
-    return sum(numbers) / len(numbers) if numbers else None

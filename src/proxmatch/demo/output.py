@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 from proxmatch.data import encode_image
 from proxmatch.demo.setup import Setup
 from proxmatch.demo.sheet import sheet
@@ -71,8 +71,7 @@ def write(story: Story, out: Path) -> Written:
     check(story.plan, out)
     sheets = {f"{scene.about.name}.png": sheet(story, i) for i, scene in enumerate(story.scenes)}
     told = record(story)
-    text = json.dumps({"format": FORMAT, **told}, indent=1, allow_nan=False) + "\n"
-    write_together(out, {RECORD: text.encode()})  # from now on the folder is ours
+    write_json(out, RECORD, {"format": FORMAT, **told})  # from now on the folder is ours
     for name in FOLDERS[:2]:
         (out / name).mkdir(exist_ok=True)
     pictures = {f"{scene.about.name}.png": encode_image(scene.truth) for scene in story.scenes}

@@ -13,6 +13,13 @@ class Picture:
     #: The detail to look at: top, left and side, as shares of the shorter side.
     zoom: tuple[float, float, float]
 
+    def detail(self, height: int, width: int) -> tuple[int, int, int]:
+        """Top, left and side of the detail in a picture of so many pixels."""
+        short = min(height, width)
+        top, left, side = (round(share * short) for share in self.zoom)
+        side = max(1, min(side, short))
+        return min(top, height - side), min(left, width - side), side
+
 
 @dataclass(frozen=True)
 class Setup:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from proxmatch._internal.palette import BLUE, BROWN, GRAY, RED
 from proxmatch.data import encode_image
-from proxmatch.demo.sheet import detail
 from proxmatch.demo.story import Story
 from proxmatch.demo.words import called, count, listed
 from proxmatch.methods import INK
@@ -78,7 +77,7 @@ def _scene(story: Story, number: int) -> ShownPicture:
     about = WholePicture(
         name=name,
         label=called(name),
-        detail=detail(scene.about, *scene.truth.shape[1:]),
+        detail=scene.about.detail(*scene.truth.shape[1:]),
         views=[
             WholeView(key=key, label=label, psnr=psnr, file=f"{name}-{key}.png")
             for key, label, psnr, _ in shown

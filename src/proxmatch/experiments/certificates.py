@@ -11,7 +11,7 @@ from torch import Tensor
 from proxmatch._internal.files import write_together
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.cells import Cell, Outcome, Store
-from proxmatch.experiments.collect import Line, csv_text
+from proxmatch.experiments.collect import Line, csv_lines
 from proxmatch.experiments.drawn import figure_files
 from proxmatch.problems import Problem
 from proxmatch.theory import certify
@@ -35,7 +35,7 @@ def certificate(
         for image, values in enumerate(images)
         for k, value in enumerate(values)
     ]
-    files["certificate.csv"] = csv_text(("denoiser", "image", "k", "curve", "value"), lines)
+    files["certificate.csv"] = csv_lines(("denoiser", "image", "k", "curve", "value"), lines)
     shares = {name: run["share"] for name, run in told["runs"].items()}
     return Outcome({"status": "completed", "shares": shares, "certificate": told}, files)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxmatch._internal.files import write_json, write_together
-from proxmatch.experiments.collect import Line, csv_text
+from proxmatch.experiments.collect import Line, csv_lines
 from proxmatch.plots import rendered
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = 
     folder.mkdir(exist_ok=True)
     for one in drawn:
         columns = list(dict.fromkeys(column for line in one.lines for column in line))
-        table = {f"{one.name}.csv": csv_text(columns, one.lines)}
+        table = {f"{one.name}.csv": csv_lines(columns, one.lines)}
         write_together(folder, {**table, **figure_files(one.figure, one.name)})
     index = [
         *({"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxmatch.experiments.collect import Line, ReconstructionScores, csv_text, markdown
+from proxmatch.experiments.collect import Line, ReconstructionScores, csv_lines, markdown
 from proxmatch.experiments.paper import reported
 from proxmatch.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
 from proxmatch.records import SOURCE, Setting
@@ -122,7 +122,7 @@ class Table:
                     else:
                         line[column] = entry
                 lines.append(line)
-        return csv_text(columns, lines)
+        return csv_lines(columns, lines)
 
 
 def paper_table(

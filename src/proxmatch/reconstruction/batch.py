@@ -29,7 +29,7 @@ from proxmatch._internal.cluster import (
     fetched,
     gpu_share,
 )
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 from proxmatch._internal.journal import Journal
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
@@ -206,15 +206,10 @@ class FileBatch:
             name, reason = next(iter(skipped.items()))
             raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
         results = {name: results[name] for name in self.files if name in results}
-        self._write(results | done)
+        write_json(self.out, RECORD, {"settings": self.settings, "files": results | done})
         if skipped:
             warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
         return results
-
-    def _write(self, results: dict[str, dict[str, Any]]) -> None:
-        record = {"settings": self.settings, "files": results}
-        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
-        write_together(self.out, {RECORD: text.encode()})
 
     def _outcomes(
         self, groups: Iterable[Group], advance: Callable[[int], None], workers: Workers

@@ -7,15 +7,13 @@ index.html         all of them on one page, which opens offline
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import csv_text, write_together
 from proxmatch.data import read_file
 from proxmatch.plots import plot_images, rendered
 from proxmatch.report.document import document
@@ -80,12 +78,8 @@ def sheet(result: Path, measured: Tensor, truth: Tensor | None, told: Mapping[st
 def metrics_csv(results: Mapping[str, Mapping[str, Any]]) -> str:
     """One line per picture; columns that no picture has are left out."""
     columns = [c for c in COLUMNS[1:] if any(c in one for one in results.values())]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([COLUMNS[0], *columns])
-    for name, one in results.items():
-        writer.writerow([name, *(one.get(column) for column in columns)])
-    return out.getvalue()
+    rows = ([name, *(one.get(column) for column in columns)] for name, one in results.items())
+    return csv_text([COLUMNS[0], *columns], rows)
 
 
 def means(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
