@@ -8,20 +8,15 @@ reconstruct`` takes: chosen on pictures that come along, once for each problem.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from proxmatch.app.pages import Page
 from proxmatch.baselines import Identity, TotalVariation
 from proxmatch.baselines.total_variation import WEIGHTS
 from proxmatch.denoisers import ProximalDenoiser, load, shipped
 from proxmatch.errors import InputError
-from proxmatch.problems import Problem
-from proxmatch.reconstruction import at_strength
+from proxmatch.reconstruction.any_size import Builder, at_strength, simulation
 from proxmatch.transforms import Blended, Lifted, Relaxed, tune
 from proxmatch.transforms.strength import LEVELS, MARGIN, MIDDLING_LEVEL
 
@@ -29,8 +24,6 @@ from proxmatch.transforms.strength import LEVELS, MARGIN, MIDDLING_LEVEL
 PLAIN = {"tv": "total variation", "none": "no denoiser"}
 #: Chosen by trying the denoisers on the picture itself.
 AUTO = "auto"
-
-Builder = Callable[[tuple[int, int]], Problem]
 
 
 @dataclass(frozen=True)
@@ -119,9 +112,10 @@ class Denoisers:
     def _choose(self, name: str, page: Page, channels: int, build: Builder) -> Any:
         if name != "tv":
             return at_strength(fitted(self.load(name, page), channels), None, build)
-        problem, images = simulated(build, channels)
-        if problem is None:
+        found = simulation(build, channels)
+        if found is None:
             return TotalVariation(WEIGHTS[3])
+        problem, images = found
         return tune(TotalVariation, WEIGHTS, images, problem).denoiser
 
 
@@ -134,22 +128,6 @@ def largest_step(denoiser: ProximalDenoiser) -> float:
     """The largest t for which t L < 1 by the card of a denoiser of many levels."""
     constant: float | None = getattr(denoiser.core, "lipschitz", None)
     return min(1.0, MARGIN / constant) if constant else 1.0
-
-
-def simulated(build: Builder, channels: int) -> tuple[Problem | None, Tensor]:
-    """A small problem and embedded crops for it, if it can be made for another size."""
-    from proxmatch.data import embedded
-
-    images = embedded("photographs", 64).adaptation[::12]
-    images = images[:, :channels].contiguous()
-    for side in (64, 32, 16):
-        try:
-            problem = build((side, side))
-        except InputError:
-            continue
-        if problem.img_size[1:] == (64, 64):
-            return problem, images
-    return None, torch.empty(0)
 
 
 def choices() -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import hashlib
 import io
 import math
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +34,7 @@ from proxmatch.metrics import psnr, relative_gap, ssim
 from proxmatch.pnp import Status, Watched, pnp_pgd, stronger
 from proxmatch.problems import PROBLEMS, Problem, make_problem
 from proxmatch.problems.catalog import entry, image_side, reduction
+from proxmatch.reconstruction.any_size import Builder
 from proxmatch.transforms import choose_strength
 
 #: Steps of the first look.
@@ -72,7 +72,7 @@ class Prepared:
     truth: Tensor | None  # (1, C, H, W), if it is known
     y: Tensor  # measurements
     problem: Problem  # what made them
-    build: Callable[[tuple[int, int]], Problem]  # the same problem for measurements of another size
+    build: Builder  # the same problem for measurements of another size
     key: tuple[Any, ...]  # names the problem
 
     @property
