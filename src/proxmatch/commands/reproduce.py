@@ -38,8 +38,7 @@ class ScaleChoice(StrEnum):
 def command(
     out: Annotated[Path, typer.Option(help="folder for what comes out")],
     scale: Annotated[
-        ScaleChoice | None,
-        typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU"),
+        ScaleChoice | None, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
     ] = None,
     source: Annotated[
         Path | None, typer.Option(help="images the source denoisers know (default: embedded)")
@@ -72,8 +71,7 @@ def command(
         Path | None, typer.Option(help="of a study: the folder that holds the image folders")
     ] = None,
     models: Annotated[
-        str,
-        typer.Option(help="of a study: names, folders, or kind:file of published networks"),
+        str, typer.Option(help="of a study: names, folders, or kind:file of published networks")
     ] = "",
     only: Annotated[
         list[str] | None,

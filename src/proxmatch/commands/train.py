@@ -85,11 +85,7 @@ def command(
 
     def opened(split: Split | None) -> ImageDomain:
         return ImageDomain(
-            images,
-            preset.size,
-            split=split,
-            downscale=downscale,
-            channels=preset.channels,
+            images, preset.size, split=split, downscale=downscale, channels=preset.channels
         )
 
     domain = opened("train" if validation else None)

@@ -337,11 +337,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         return replace(found, iterations=spent)
 
     def regularizer(
-        self,
-        u: Tensor,
-        sigma: float | Tensor | None = None,
-        *,
-        inverse: Inverse | None = None,
+        self, u: Tensor, sigma: float | Tensor | None = None, *, inverse: Inverse | None = None
     ) -> Tensor:
         """R(u) = h*(u) - |u|^2 / 2, ``(B,)``, up to the constant that D does not determine.
 

@@ -40,12 +40,7 @@ FORMAT_VERSION = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 PRECISIONS = {torch.float32, torch.float64}
 #: Keys that were spelled differently in early checkpoints.
-SPELLED = {
-    "centre": "center",
-    "colours": "colors",
-    "licence": "license",
-    "optimiser": "optimizer",
-}
+SPELLED = {"centre": "center", "colours": "colors", "licence": "license", "optimiser": "optimizer"}
 
 
 class Transform(BaseModel):

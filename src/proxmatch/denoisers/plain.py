@@ -63,12 +63,7 @@ class PlainDenoiser(ProximalDenoiser):
         self.name = getattr(denoiser, "__name__", type(denoiser).__name__)
         module = denoiser if isinstance(denoiser, nn.Module) else _Function(denoiser)
         config = describe(
-            module,
-            channels,
-            told=told,
-            residual=residual,
-            multiple=multiple,
-            differentiable=False,
+            module, channels, told=told, residual=residual, multiple=multiple, differentiable=False
         )
         self.network = Given(module, config)
         self.reads = config.told != "nothing" and not torch.equal(

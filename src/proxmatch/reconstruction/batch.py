@@ -363,11 +363,7 @@ class FileBatch:
 
 
 def _remote(
-    batch: list[Any],
-    threads: int,
-    driver: dict[str, str],
-    names: list[str],
-    files: list[ImageFile],
+    batch: list[Any], threads: int, driver: dict[str, str], names: list[str], files: list[ImageFile]
 ) -> Outcome:
     """A group as a Ray task; the batch is in a list, so that Ray does not fetch it every time."""
     check_versions(driver)

@@ -159,11 +159,7 @@ def _chosen(start: Setting, work: Iterable[Mapping[str, str]]) -> str:
 
 def _preference(setting: Setting) -> tuple[bool, int, float]:
     """Smaller is better: the paper's relaxation, its method, and few images."""
-    return (
-        setting.relaxation != "paper",
-        ADAPTED.index(setting.method),
-        abs(setting.n - SHOTS),
-    )
+    return (setting.relaxation != "paper", ADAPTED.index(setting.method), abs(setting.n - SHOTS))
 
 
 def _as_it_is(

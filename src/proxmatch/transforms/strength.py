@@ -342,11 +342,7 @@ def stand_ins(
     return halved(run.images.clamp(0, 1))
 
 
-def along_run(
-    denoiser: ProximalDenoiser,
-    queries: Tensor,
-    sigma: float | None = None,
-) -> float:
+def along_run(denoiser: ProximalDenoiser, queries: Tensor, sigma: float | None = None) -> float:
     """L of Id - D_s at queries ``(B, K, C, H, W)`` of runs: the largest found, a lower bound."""
     steps = queries.shape[1]
     chosen = sorted({round(i * (steps - 1) / (POINTS - 1)) for i in range(POINTS)})
