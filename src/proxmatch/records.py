@@ -307,4 +307,3 @@ class IterationRow:
     set: int
     iteration: int
     psnr: float | None
-    gap: float | None

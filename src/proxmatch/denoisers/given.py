@@ -149,12 +149,6 @@ def outputs(
 ) -> tuple[Tensor, Tensor]:
     """What a network makes of two images at two noise levels, outside autograd.
 
-    Args:
-        module: the network.
-        config: how it is called.
-        channels: image channels.
-        differentiable: refuse one whose output carries no gradient.
-
     Raises:
         InputError: it cannot be called in this way, or does not return images.
     """

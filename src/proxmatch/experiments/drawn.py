@@ -38,13 +38,7 @@ def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
 
 
 def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = ()) -> None:
-    """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``.
-
-    Args:
-        out: folder of the experiment.
-        drawn: the figures.
-        others: entries of the index for figures that are there already.
-    """
+    """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``."""
     folder = out / "figures"
     folder.mkdir(exist_ok=True)
     for one in drawn:

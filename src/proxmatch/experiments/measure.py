@@ -94,18 +94,7 @@ def measure(
     seed: int = 0,
     iterations: int | None = None,
 ) -> Measured:
-    """Degrade images, reconstruct them, and measure.
-
-    Args:
-        denoiser: D.
-        truth: the images, ``(B, C, H, W)``, where the problem lives.
-        problem: what to reconstruct from.
-        ids: their names, which seed the noise.
-        reference: D*, for the gap; where it is the denoiser itself, the gap is 0.
-        effort: how much is measured.
-        seed: of the noise.
-        iterations: of PnP, if not those of the problem; curves stay at their last value after it.
-    """
+    """Degrade images, reconstruct them, and measure."""
     effort = effort or Effort()
     total = problem.iterations
     gap_images = effort.gap_images if reference is not None else 0

@@ -29,15 +29,7 @@ def strips(
     frames: Sequence[int],
     iterations: int | None = None,
 ) -> list[Tensor]:
-    """Reconstruct, and lay out the iterates of each image: ``(C, 2 H, F W)`` each.
-
-    Args:
-        denoiser: D.
-        measurements: of B images.
-        problem: what they were measured by.
-        frames: F iterations; after an image has stopped, its last iterate.
-        iterations: of PnP, if not those of the problem.
-    """
+    """Reconstruct, and lay out the iterates of each image: ``(C, 2 H, F W)`` each."""
     run = pnp_pgd(
         denoiser,
         measurements,

@@ -113,19 +113,13 @@ NOISE, SPECTRA = 0.05, 2
 
 @dataclass(frozen=True)
 class Search:
-    """How much is tried.
+    """How much is tried."""
 
-    Attributes:
-        strengths: of a relaxation.
-        crops: windows that strengths are compared on, at most.
-        steps: of a fine-tuning, at most; None for all of them, 0 to fine-tune nothing.
-        compare: try total variation too, which takes long and cannot be chosen.
-    """
-
-    strengths: Sequence[float] = STRENGTHS
-    crops: int = CROPS
+    strengths: Sequence[float] = STRENGTHS  # of a relaxation
+    crops: int = CROPS  # windows that strengths are compared on, at most
+    #: Of a fine-tuning, at most; None for all of them, 0 to fine-tune nothing.
     steps: int | None = None
-    compare: bool = True
+    compare: bool = True  # try total variation too, which takes long and cannot be chosen
 
 
 def auto(
@@ -142,17 +136,7 @@ def auto(
 ) -> AdaptationResult:
     """The best that can be made of denoisers with these images; see :mod:`.auto`.
 
-    Args:
-        sources: the denoisers to start from, by name; they are not changed.
-        images: clean, ``(C, H, W)`` each, at least ``size`` on a side.
-        problems: that decide, of images of ``size``; all share one strength.
-        size: side of the windows.
-        search: how much is tried; everything unless given.
-        budget: seconds that it may take; the cheap candidates come first. What is chosen then
-            depends on the speed of the machine.
-        seed: of everything that is drawn.
-        on_candidate: called with the name of the candidate that comes next.
-        begin: who makes the candidates; this process unless given, and not with a budget.
+    The arguments are those of :func:`proxmatch.learning.adapt`; ``begin`` has candidates made.
     """
     split = hold_out(images, size)
     trials = explore(
@@ -391,15 +375,7 @@ class Clock:
 
 
 class Trials:
-    """Candidates, made and scored while there is time.
-
-    Attributes:
-        tried: all of them, the one that the others have to beat first.
-        untried: names of those that there was no time for.
-        nearness: denoising PSNR in dB of the sources, the best one first.
-        nearest: name of the source that the rest was made from.
-        clock: says when time is over.
-    """
+    """Candidates, made and scored while there is time."""
 
     def __init__(
         self,
@@ -420,10 +396,10 @@ class Trials:
         self.on_candidate, self._begin = on_candidate, begin
         self.begun: dict[str, Callable[[], tuple[Tuned[Any], Assessment, float, float]]] = {}
         self.scoring = 0.0  # seconds that a score takes
-        self.nearness: dict[str, float] = {}
-        self.nearest = ""
-        self.tried: list[Tried] = []
-        self.untried: list[str] = []
+        self.nearness: dict[str, float] = {}  # denoising PSNR in dB of the sources, best first
+        self.nearest = ""  # name of the source that the rest was made from
+        self.tried: list[Tried] = []  # the one that the others have to beat first
+        self.untried: list[str] = []  # names of those that there was no time for
 
     def begin(self, name: str, make: Callable[[], Tuned[Any]]) -> None:
         """Begin to make and score a candidate, if there are workers for that."""

@@ -54,14 +54,6 @@ def blind(
     There is no evidence that it helped: the scores in the table are PSNRs on halved
     reconstructions, which say which candidate is best, not how good it is.
 
-    Args:
-        sources: the denoisers to start from, by name; they are not changed.
-        measurements: ``(N, ...)``, as ``problem.measure`` makes them.
-        problem: what they were measured by.
-        search: how much is tried; everything but total variation unless given.
-        seed: of everything that is drawn.
-        begin: who makes the candidates; this process unless given.
-
     Warns:
         AdaptationWarning: nothing better was found.
     """

@@ -43,12 +43,7 @@ def psnr_from(found: Tensor, images: Tensor, first: Sequence[int]) -> Tensor:
 
 
 def hold_out(images: Sequence[Tensor], size: int) -> HoldOut:
-    """Split images.
-
-    Args:
-        images: ``(C, H, W)`` each, of any sizes from ``size`` on.
-        size: side of the windows that the denoiser is trained and measured on.
-    """
+    """Split images ``(C, H, W)`` each, for windows of a side."""
     whole = len(images) >= 3
     if whole:
         kept = min(MOST, max(1, round(len(images) / 3)))

@@ -124,8 +124,8 @@ def _images(path: Path) -> Iterator[ImageRow]:
 def _iterations(path: Path) -> Iterator[IterationRow]:
     for where, row in _rows(path, (*_SETTING, "iteration", "psnr")):
         setting, number = _setting(where, row), _integer(where, row, "set")
-        values = {name: _number(where, row, name) for name in ("psnr", "gap")}
-        yield IterationRow(setting, number, _integer(where, row, "iteration"), **values)
+        psnr = _number(where, row, "psnr")
+        yield IterationRow(setting, number, _integer(where, row, "iteration"), psnr)
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -31,12 +31,6 @@ def write_sheets(
 ) -> Path:
     """Write the sheets, the table and the page of a finished folder; earlier ones are replaced.
 
-    Args:
-        out: the folder, which holds a picture for each result.
-        results: what is known of each, by the name of its picture.
-        before: see :data:`Before`; None where it cannot be shown.
-        title: of the page.
-
     Returns:
         The page.
     """

@@ -42,7 +42,6 @@ class Curve:
     psnr: tuple[float | None, ...]
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
-    gap: tuple[float | None, ...]
     sets: int
 
 
@@ -110,7 +109,6 @@ def _curve(setting: Setting, rows: list[IterationRow]) -> Curve:
         psnr=tuple(mean(values) for values in psnr),
         low=tuple(min(values, default=None) for values in psnr),
         high=tuple(max(values, default=None) for values in psnr),
-        gap=tuple(mean(r.gap for r in group) for _, group in groups),
         sets=len({r.set for r in rows}),
     )
 
