@@ -73,7 +73,7 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
         member.pax_headers = {"path": name}
         member.size = 3
         tar.addfile(member, io.BytesIO(b"abc"))
-    with pytest.raises(DataError, match="is no name for a file"):
+    with pytest.raises(DataError, match="is not a name for a file"):
         list(stored_pictures([tmp_path / "s.tar"]))
 
 

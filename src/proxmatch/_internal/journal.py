@@ -47,7 +47,7 @@ class Journal:
         """Settings, and results by name; of two of one name the last counts.
 
         Raises:
-            InputError: this is no journal.
+            InputError: this is not a journal.
         """
         try:
             content = self.path.read_bytes()

@@ -42,7 +42,7 @@ def adapt(
     """Adapt; the denoiser is kept for the page under a new name."""
     job.begin("looking at the pictures")
     if wish.problem not in {each["name"] for each in offered()}:
-        raise InputError(f"{wish.problem} needs the command line")
+        raise InputError(f"{wish.problem} is for the command line")
     read = {key: entry(wish.problem).options[key].read(str(v)) for key, v in wish.options.items()}
     source = denoisers.load(wish.denoiser, page)
     images = [image[: source.channels] for image in crops_of(pictures, SIZE, wish.side)]

@@ -68,7 +68,7 @@ class Pages:
         """A page by its id."""
         with self._lock:
             if name not in self._pages:
-                raise InputError("this page was forgotten; load it again")
+                raise InputError("this page is no longer known; load it again")
             page = self._pages[name] = self._pages.pop(name)  # the newest now
             return page
 

@@ -113,7 +113,7 @@ def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
     """Damage a clean picture, or take a damaged one as it is."""
     known = entry(wish.problem)
     if wish.problem not in {each["name"] for each in offered()}:
-        raise InputError(f"{wish.problem} needs the command line")
+        raise InputError(f"{wish.problem} is for the command line")
     read: dict[str, Any] = {}
     for key, value in wish.options.items():
         if key not in known.options or not _plain(known.options[key]):
@@ -140,8 +140,8 @@ def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
     if not wish.simulate:
         if pixels[0].numel() > limits.damaged:
             raise InputError(
-                f"a damaged picture is not made smaller; cut it to {limits.damaged:,} pixels, or "
-                "take the command line"
+                f"a damaged picture is not made smaller; crop it to {limits.damaged:,} pixels, or "
+                "use the command line"
             )
         content = encode_image(pixels, bits=picture.bits)
         problem = build((pixels.shape[1], pixels.shape[2]))

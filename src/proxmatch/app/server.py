@@ -146,7 +146,7 @@ class Server:
 
     async def _open(self, request: Request) -> Response:
         if request.headers.get(PAGE) != "new":
-            raise InputError("a new page says so")
+            raise InputError("a new page must say that it is new")
         name, gone = self.pages.open()
         for job in gone:
             self.worker.cancel(job)
@@ -233,7 +233,7 @@ class Server:
         page = self.pages.find(request.path_params["page"])
         job = page.jobs.get(request.path_params["job"])
         if job is None:
-            raise InputError("this run was forgotten; start it again")
+            raise InputError("this run is no longer here; start it again")
         return job
 
 
@@ -283,7 +283,7 @@ async def _wish(request: Request, kind: type[Any]) -> Any:
         where = ".".join(map(str, first["loc"]))
         raise InputError(f"{where}: {first['msg']}") from None
     except (ValueError, RecursionError):
-        raise InputError("the request is no JSON") from None
+        raise InputError("the request is not JSON") from None
     return wish
 
 
@@ -291,5 +291,5 @@ def _found(page: Page, key: str) -> Dropped:
     if key in EMBEDDED:
         return pages.embedded(key)
     if key not in page.pictures:
-        raise InputError("the picture was forgotten; drop it again")
+        raise InputError("this picture is no longer here; add it again")
     return page.pictures[key]

@@ -33,7 +33,8 @@ def command(
         Path | None, typer.Option(help="folder of measurements, when there is no clean image")
     ] = None,
     problem: Annotated[
-        str | None, typer.Option(help="that decides what is best; needed with --measurements")
+        str | None,
+        typer.Option(help="problem that decides what is best; needed with --measurements"),
     ] = None,
     options: _options.Set = None,
     engine: _options.Engine = _options.EngineChoice.LOCAL,
@@ -46,10 +47,10 @@ def command(
 ) -> None:
     """Adapt a denoiser to a few images, and say whether that helped.
 
-    Of several denoisers (--from), or of all that come with it if none is named, the one that is
-    nearest to the images is adapted. With --engine ray the candidates of auto that wait for no
-    other are tried at the same time. The result is written to OUT/model. Exit code 1: nothing
-    better was found.
+    Given several denoisers (--from), the one nearest to the images is adapted; given none, the
+    nearest of all that come with proxmatch. With --engine ray, candidates of auto that do not
+    depend on each other are tried at the same time. The result is written to OUT/model. Exit code
+    1: nothing better was found.
 
     Example: proxmatch adapt --images my-faces --problem deblurring --out adapted
 
@@ -64,7 +65,7 @@ def command(
     from proxmatch.errors import InputError
 
     if (images is None) == (measurements is None):
-        raise InputError("give --images (clean ones) or --measurements, one of the two")
+        raise InputError("give either --images (clean ones) or --measurements")
     if measurements is not None and problem is None:
         raise InputError("--measurements needs --problem: name the problem that made them")
     if measurements is not None and downscale > 1:
@@ -85,7 +86,7 @@ def command(
     if problem is not None:
         arguments["problem"] = _problem(source, given, problem, options or [], images is not None)
     elif options:
-        raise InputError("--set is about a problem: name it with --problem")
+        raise InputError("--set changes a problem: name it with --problem")
     arguments |= {"steps": steps}
     arguments |= {"budget": budget} if images is not None and method == "auto" else {}
     with owned(out), _screen.interruptible(lambda: "the same command continues, or starts again"):

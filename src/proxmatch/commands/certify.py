@@ -12,12 +12,12 @@ from proxmatch.commands import _images, _options, _screen
 
 def command(
     model: _options.Model,
-    reference: Annotated[str, typer.Option(help="the right denoiser: a model or its folder")],
+    reference: Annotated[str, typer.Option(help="the right denoiser: a model, or its folder")],
     images: Annotated[Path, typer.Option(help="folder of clean images, to simulate with")],
     out: _options.Out,
     problem: _options.Problem = "deblurring",
     options: _options.Set = None,
-    number: Annotated[int, typer.Option(min=1, help="crops")] = 2,
+    number: Annotated[int, typer.Option(min=1, help="number of crops")] = 2,
     size: Annotated[int, typer.Option(min=8, help="side of a crop")] = 64,
     downscale: _options.Downscale = 1,
     iterations: _options.Iterations = None,

@@ -23,7 +23,7 @@ def command(
         list[str] | None, typer.Option(help="deblurring and super-resolution by default")
     ] = None,
     options: _options.Set = None,
-    number: Annotated[int, typer.Option(min=1, help="crops to look at")] = 8,
+    number: Annotated[int, typer.Option(min=1, help="number of crops")] = 8,
     size: Annotated[int, typer.Option(min=25, help="side of a crop")] = 64,
     downscale: _options.Downscale = 1,
     iterations: _options.Iterations = None,
@@ -35,9 +35,9 @@ def command(
 ) -> None:
     """Is this denoiser mismatched for these images, and what does it cost?
 
-    It is compared with a Wiener filter, total variation, and the two models that remove noise best
-    from the images, of those of --from or of all that come with proxmatch. Without a name, the
-    nearest model is looked at. Exit code 1: mismatched for one of the problems.
+    It is compared with a Wiener filter, total variation, and the two models that denoise the images
+    best, among those of --from or all that come with proxmatch. Without a name, the nearest model
+    is diagnosed. Exit code 1: mismatched for one of the problems.
 
     Example: proxmatch diagnose gs-histology --images my-faces
     """

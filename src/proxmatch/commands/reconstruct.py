@@ -54,8 +54,8 @@ def command(
 
     Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp
 
-    A .tar is read picture by picture, without unpacking it; of an HDF5 file that deepinv wrote, the
-    measurements are taken, or with --simulate the images.
+    A .tar is read picture by picture, without unpacking it. From an HDF5 file written by deepinv,
+    the measurements are read, or the images with --simulate.
 
     Example: proxmatch reconstruct gs-faces faces --problem super-resolution --set factor=2
     --simulate --out measured

@@ -17,8 +17,8 @@ def command(
     family: Annotated[
         str,
         typer.Argument(
-            help="lpn, gs, or a preset: lpn-compact, gs-paper ...; or the folder of a model to go "
-            "on from, such as `proxmatch import` writes"
+            help="lpn, gs, or a preset: lpn-compact, gs-paper ...; or the folder of a model to "
+            "continue from, such as `proxmatch import` writes"
         ),
     ],
     images: Annotated[Path, typer.Option(help="folder of clean images")],
@@ -27,9 +27,9 @@ def command(
         Path | None, typer.Option(help="settings as YAML, in place of the preset's")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="in place of the preset's")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="images a step")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="images per step")] = None,
     channels: Annotated[
-        int | None, typer.Option(help="1 for gray images, 3 for color; those of the preset")
+        int | None, typer.Option(help="1 for gray images, 3 for color; the preset's by default")
     ] = None,
     downscale: _options.Downscale = 1,
     validation: Annotated[

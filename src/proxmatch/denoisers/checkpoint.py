@@ -98,15 +98,15 @@ def packed(denoiser: ProximalDenoiser) -> dict[str, bytes]:
     """The files that :func:`save` writes, by name."""
     if not isinstance(denoiser, ProximalDenoiser):
         raise CheckpointError(
-            f"{type(denoiser).__name__} is no denoiser of proxmatch; of a network of your own, "
-            "save GradientStep.of(network)"
+            f"{type(denoiser).__name__} is not a denoiser of proxmatch; to save a network of your "
+            "own, save GradientStep.of(network)"
         )
     denoiser, transforms = _unwrapped(denoiser)
     name = families.name_of(denoiser)
     if name is None:
         raise CheckpointError(
-            f"{type(denoiser).__name__} is no family that can be saved; of a "
-            "network of your own, save GradientStep.of(network)"
+            f"{type(denoiser).__name__} is not a family that can be saved; to save a network of "
+            "your own, save GradientStep.of(network)"
         )
     try:
         architecture = denoiser.configuration()

@@ -242,7 +242,7 @@ def check_options(name: str, given: Mapping[str, Any]) -> None:
 def unknown(name: str, text: str) -> InputError:
     """The error for something that is not an option of a problem."""
     known = ", ".join(f"{option}=..." for option in PROBLEMS[name].options)
-    return InputError(f"{text!r} is no option of {name}; there are {known}")
+    return InputError(f"{text!r} is not an option of {name}; there are {known}")
 
 
 def gaussian_noise(sigma: float) -> NoiseModel:

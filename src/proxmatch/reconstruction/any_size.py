@@ -253,7 +253,7 @@ def _given(measurements: Any) -> list[Tensor]:
     for number, y in enumerate(given):
         check_real(y)
         if y.ndim < 2:
-            raise InputError(f"measurement {number} is no tensor (C, h, w)")
+            raise InputError(f"measurement {number} is not a tensor (C, h, w)")
     if not given:
         raise InputError("there are no measurements; give at least one")
     return given
