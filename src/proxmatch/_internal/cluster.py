@@ -120,7 +120,7 @@ def _remote(threads: int, driver: dict[str, str], work: Callable[[], Any]) -> An
 
 
 def gpu_share(workers: int, gpus: float) -> float:
-    """The part of a GPU that each of so many tasks at once takes: 1, or 1/2, 1/3, ... of one."""
+    """The part of a GPU for each of several tasks at once: 1, or 1/2, 1/3, ... of one."""
     return 1 / math.ceil(max(1.0, workers / max(1.0, gpus)))
 
 

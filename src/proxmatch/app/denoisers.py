@@ -1,4 +1,4 @@
-"""The denoisers of a page, at a strength: those that come along, adapted ones, and plain methods.
+"""The denoisers of a page, at a strength: those of proxmatch, adapted ones, and plain methods.
 
 The strength is one number: the noise level that a denoiser of many levels is told, the t of one of
 a single level, the weight of total variation. Unless it is given, it is what ``proxmatch
@@ -120,7 +120,7 @@ class Denoisers:
 
 
 def fitted(denoiser: ProximalDenoiser, channels: int) -> ProximalDenoiser:
-    """A denoiser for images of so many channels: itself, or lifted."""
+    """A denoiser for images of this many channels: itself, or lifted."""
     return denoiser if denoiser.channels == channels else Lifted(denoiser, channels)
 
 

@@ -54,7 +54,7 @@ class Job:
     run: int = 0  # counts the runs of the job; the film begins anew with each
     frames: list[bytes] = field(default_factory=list)  # the film: JPEG files
     pictures: dict[str, bytes] = field(default_factory=dict)  # PNG files by name
-    curves: dict[str, list[float | None]] = field(default_factory=dict)  # one value an iterate
+    curves: dict[str, list[float | None]] = field(default_factory=dict)  # one value per iterate
     #: What else there is to tell, as JSON values.
     facts: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)  # to download, by name

@@ -112,7 +112,7 @@ def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
 
 
 def embedded(name: str) -> Dropped:
-    """One of the pictures that come along."""
+    """One of the pictures that come with the app."""
     if name not in EMBEDDED:
         raise InputError(f"there is no picture {name!r}")
     return Dropped(name, embedded_picture(name, 1))

@@ -1,4 +1,4 @@
-"""The same as commands and lines of Python, for the files of the download."""
+"""How to repeat a run: as a command and as lines of Python, for the download."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def _bundle(job: Job, scene: Prepared, ready: Ready, command: str, python: str) 
 
 
 def curves_csv(curves: dict[str, list[float | None]]) -> str:
-    """The curves as a table, one row an iterate."""
+    """The curves as a table, one row per iterate."""
     names = sorted(curves)
     rows = enumerate(zip(*(curves[name] for name in names), strict=True))
     return csv_text(["iteration", *names], ([k, *row] for k, row in rows))

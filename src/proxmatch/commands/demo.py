@@ -62,7 +62,7 @@ def command(
 
 
 def _table(story: Story) -> RenderableType:
-    """One line a method, one column a picture."""
+    """One line per method, one column per picture."""
     from proxmatch.demo.words import called
 
     names = [called(scene.about.name) for scene in story.scenes]

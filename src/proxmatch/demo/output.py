@@ -45,7 +45,7 @@ def check(plan: Setup, out: Path) -> None:
     """Refuse a folder in which something of another origin would be overwritten.
 
     Raises:
-        InputError: there is such a thing.
+        InputError: the folder holds such a file.
     """
     if (out / RECORD).exists():
         try:

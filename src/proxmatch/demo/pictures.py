@@ -19,8 +19,8 @@ def whole(name: str, reduce: int) -> Tensor:
 def crops(picture: Tensor, size: int, number: int) -> Tensor:
     """Square crops of a picture, ``(number, 3, size, size)``: busy ones, and one that is not.
 
-    The cells of a grid are put in order of their contrast. From the one in the middle to the one
-    of the highest contrast, so many are taken at even distances.
+    The cells of a grid are sorted by their contrast, and crops are taken at even distances from the
+    middle of that order to the highest contrast.
     """
     cells = picture.unfold(1, size, size).unfold(2, size, size)  # (3, rows, cols, size, size)
     cells = cells.permute(1, 2, 0, 3, 4).flatten(0, 1)

@@ -14,7 +14,7 @@ class Picture:
     zoom: tuple[float, float, float]
 
     def detail(self, height: int, width: int) -> tuple[int, int, int]:
-        """Top, left and side of the detail in a picture of so many pixels."""
+        """Top, left and side of the detail in a picture of this size."""
         short = min(height, width)
         top, left, side = (round(share * short) for share in self.zoom)
         side = max(1, min(side, short))

@@ -223,9 +223,9 @@ def anderson(
     return Inverse(best.view_as(u), residual, iterations, residual <= tolerance)
 
 
-#: The slope along a quasi-Newton step must fall to this fraction, in so many trials.
+#: The slope along a quasi-Newton step must fall to this fraction, within this many trials.
 FALLEN, TRIALS = 0.9, 5
-#: It gives up when so many evaluations have not halved the residual.
+#: It gives up when this many evaluations have not halved the residual.
 PATIENCE = 200
 #: Numbers that its memory may hold.
 MEMORY = 1 << 26

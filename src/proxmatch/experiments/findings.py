@@ -40,7 +40,7 @@ class Findings:
         return sorted(set.intersection(*own)) if own else [0]
 
     def matrices(self, arms: Sequence[Setting], value: str) -> list[Array] | None:
-        """One matrix ``(S, I)`` an arm, or ``(S, I, K + 1)`` for ``curves``.
+        """One matrix ``(S, I)`` per arm, or ``(S, I, K + 1)`` for ``curves``.
 
         Over the sets they share and the images for which all of them have the value; None if there
         is no such set or image.

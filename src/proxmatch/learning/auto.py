@@ -1,4 +1,4 @@
-"""Adaptation that chooses for itself: what can be made of a few images, tried on some of them.
+"""Adaptation that chooses for itself: candidates made from some images, scored on the others.
 
 Every candidate is made from one part of the images and scored on the other by simulated
 reconstructions:
@@ -259,7 +259,7 @@ def tiles(images: Sequence[Tensor], size: int) -> Tensor:
 
 
 def _some(images: Tensor, most: int) -> Tensor:
-    """At most so many of the images, evenly spread."""
+    """At most ``most`` of the images, evenly spread."""
     return images[:: -(-len(images) // most)]
 
 
@@ -366,11 +366,11 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds to make it in."""
+        """Seconds that are left."""
         return self.deadline - time.monotonic()
 
     def over(self) -> bool:
-        """Whether there are none."""
+        """Whether no time is left."""
         return self.left <= 0
 
 

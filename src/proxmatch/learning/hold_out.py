@@ -70,7 +70,7 @@ Place = tuple[Tensor, int, int]
 
 
 def _spread(places: Sequence[Place]) -> list[Place]:
-    """At most ``CROPS`` windows, or one an image if there are more, evenly spread."""
+    """At most ``CROPS`` windows, or one per image if there are more, evenly spread."""
     owners = {owner for _, _, owner in places}
     each = max(1, CROPS // len(owners))
     found = []

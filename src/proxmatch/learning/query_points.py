@@ -37,7 +37,7 @@ class Queries:
 def queries(
     denoiser: ProximalDenoiser, images: Tensor, problems: Sequence[Problem], *, seed: int = 0
 ) -> Queries:
-    """All query points of the simulated measurements of images, as far as they stay in range."""
+    """All query points of simulated measurements of the images that stay in range."""
     place = next(denoiser.parameters())
     images = images.to(place)
     points, clean = [], []

@@ -144,7 +144,7 @@ class TrainingSettings(_Settings):
         noise: standard deviation of the noise; two numbers for a uniform draw between them;
             :class:`Levels` for networks of all levels.
         steps: optimizer steps.
-        batch: images a step, over all processes together.
+        batch: images per step, over all processes together.
         optimizer: of the weights.
         penalty: contractivity penalty, for gradient-step denoisers.
         augmentation: of the clean images.

@@ -233,7 +233,7 @@ class FileBatch:
             task = ray.remote(_remote).options(
                 num_cpus=threads, num_gpus=share, max_retries=RETRIES
             )
-            given: dict[int, Any] = {}  # this batch without its files, for so many channels
+            given: dict[int, Any] = {}  # this batch without its files, by the number of channels
             running: dict[Any, list[str]] = {}
             most = AHEAD * max(number, int(ray.cluster_resources().get("CPU", 1)) // threads)
 
@@ -340,7 +340,7 @@ class FileBatch:
         return picture.read(1 if self.model.channels == 1 else None)
 
     def _denoiser(self, channels: int) -> ProximalDenoiser:
-        """D for images of so many channels, at its strength for the problem."""
+        """D for images of this many channels, at its strength for the problem."""
         if channels not in self.prepared:
             build = builder(self.problem, self.options, channels)
             self.prepared[channels] = at_strength(fitting(self.model, channels), None, build)

@@ -36,7 +36,7 @@ from proxmatch.transforms.measured_colors import textures
 
 #: Blocks in which the detail of an image is measured, and the share of them that is flat.
 BLOCK, FLAT = 8, 0.2
-#: A noise level that is so many times another one is another one, where it is more than texture.
+#: By what factor two noise levels must differ to count as different, beyond what texture explains.
 APART, TEXTURE = 3.0, 0.05
 #: Pixels of a picture from which on its noise can be told.
 ENOUGH = 32 * 32

@@ -149,7 +149,7 @@ def _certified(denoiser: ProximalDenoiser, y: Tensor, problem: Problem) -> float
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One table a domain."""
+    """One table per domain."""
     parts = []
     for domain in dict.fromkeys(cell["domain"] for cell in cells):
         here = [cell for cell in cells if cell["domain"] == domain]

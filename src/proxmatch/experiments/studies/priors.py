@@ -101,7 +101,7 @@ def prior_of(name: str) -> Any:
 
 
 def lifted(name: str, channels: int) -> Any:
-    """A prior for images of so many channels: itself, or lifted to them if it is proximal."""
+    """A prior for images of this many channels: itself, or lifted to them if it is proximal."""
     prior = prior_of(name)
     if isinstance(prior, ProximalDenoiser) and prior.channels != channels:
         return Lifted(prior, channels)
