@@ -93,11 +93,7 @@ class Pages:
 
 
 def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
-    """A picture out of the bytes of a file; the safe reader decides what is one.
-
-    Raises:
-        DataError: no whole picture, or one that is too large.
-    """
+    """A picture out of the bytes of a file; the safe reader decides what is one."""
     with tempfile.TemporaryDirectory(prefix="proxmatch-app-") as folder:
         path = Path(folder) / "upload"
         path.write_bytes(content)
@@ -119,12 +115,7 @@ def embedded(name: str) -> Dropped:
 
 
 def smaller(pixels: Tensor, side: int | None) -> Tensor:
-    """A picture whose longest side is at most ``side``, in steps of 1/255.
-
-    Args:
-        pixels: ``(C, H, W)``.
-        side: None to leave it as it is.
-    """
+    """A picture whose longest side is at most ``side``, in steps of 1/255."""
     longest = max(pixels.shape[1:])
     if side is not None and longest > side:
         height, width = (max(16, round(n * side / longest)) for n in pixels.shape[1:])

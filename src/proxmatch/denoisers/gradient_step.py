@@ -118,9 +118,7 @@ class GradientStepConfig(BaseModel):
         if isinstance(self.blocks, tuple) and (
             self.network != "scaled-unet" or len(self.blocks) != len(self.widths)
         ):
-            raise ValueError(
-                "blocks per scale are for the scaled UNet, one number for each width"
-            )
+            raise ValueError("blocks per scale are for the scaled UNet, one number for each width")
         if (self.network == "given") is (self.given is None):
             raise ValueError("a given network, and no other, is described by 'given'")
         return self

@@ -117,14 +117,6 @@ def newton_cg(
     tightens with the residual (superlinear convergence). J_D is symmetric positive definite, so s
     is a descent direction of |D(z) - u|^2. The steps are solved for in float32: the next step
     corrects the error of that, and D(z) - u is in the precision of u.
-
-    Args:
-        linearize: z -> D(z) in the precision of u, and v -> J_D(z) v in float32.
-        u: right-hand sides, ``(B, ...)``.
-        start: where to start.
-        tolerance: on the residual.
-        max_iterations: bound on the number of Newton steps.
-        max_cg: bound on the products in one step.
     """
     scale = residual_scale(u)
     z = start.clone()
@@ -250,14 +242,6 @@ def quasi_newton(
     age and g = D(z) - u, the direction is -H g (Byrd, Nocedal and Schnabel, 1994):
 
         H g = c g + S R^{-T} ((I + c Y^T Y) R^{-1} S^T g - c Y^T g) - c Y R^{-1} S^T g.
-
-    Args:
-        step: z and the places of its images in the batch -> D(z).
-        u: right-hand sides, ``(B, ...)``.
-        start: where to start.
-        tolerance: on the residual.
-        max_iterations: bound on the evaluations of D.
-        memory: pairs that are kept, fewer of large images.
     """
     scale, goal, z = residual_scale(u), u.flatten(1), start.flatten(1)
     memory = max(2, min(memory, MEMORY // (2 * z.numel())))

@@ -52,10 +52,6 @@ def _reflected(start: int, width: int, size: int) -> list[int]:
 def tilings(length: int, size: int) -> tuple[list[list[int]], list[list[float]], list[float]]:
     """Every patch of every tiling along one axis: its pixels, their contrast, and its weight.
 
-    Args:
-        length: pixels along the axis.
-        size: pixels along a patch.
-
     Returns:
         The ``size`` indices of each patch, as many factors of contrast, and weights w with
         sum_p w_p A_p^T A_p = Id.

@@ -38,15 +38,7 @@ def plan(
     given: Mapping[str, str | Path] | None = None,
     known: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plan:
-    """The cells of some families and the baselines.
-
-    Args:
-        scale: what is computed.
-        data: the images.
-        families: ``lpn``, ``gs`` or both.
-        given: denoisers to take, by ``family/kind``.
-        known: settings of the cells of those that were settled before.
-    """
+    """The cells of some families and the baselines."""
     cells: list[Cell] = []
     taken: dict[str, Outcome] = {}
     models: dict[str, Cell] = {}

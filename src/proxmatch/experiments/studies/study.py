@@ -62,17 +62,7 @@ def run_study(
     *,
     on_cell: Callable[[int, int, str], None] = lambda done, all_, what: None,
 ) -> Path:
-    """Compute the cells that are missing, and write the tables of all that are there.
-
-    Args:
-        study: which.
-        work: on what.
-        out: folder: ``cells/KEY.json`` each, and ``README.md`` with the tables.
-        on_cell: called with how many cells of how many are done, and which is next.
-
-    Returns:
-        The file of the tables.
-    """
+    """Compute the cells that are missing, and write the tables of all that are there."""
     if not work.data.is_dir():
         raise InputError(f"{work.data} is not a folder; give the one that holds the images")
     store = Store(out / "cells")
