@@ -93,9 +93,9 @@ def test_archives_that_announce_more_than_they_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.tar", b"no archive" * 99, "no tar archive"),
+        ("a.tar", b"no archive" * 99, "not a tar archive"),
         ("a.tar.gz", b"", "is compressed"),
-        ("a.h5", b"no data", "no HDF5 file"),
+        ("a.h5", b"no data", "not an HDF5 file"),
     ],
 )
 def test_what_is_none(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

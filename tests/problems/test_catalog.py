@@ -280,7 +280,7 @@ def test_kernels_and_masks_from_pictures(tmp_path: Path) -> None:
     [
         ("sharpening", [], "no problem 'sharpening'; there are box-inpainting"),
         ("deblurring", ["factor=2"], "an option of deblurring; there are kernel_size=..., kern"),
-        ("deblurring", ["noise"], "no option"),
+        ("deblurring", ["noise"], "not an option"),
         ("deblurring", ["noise=much"], "noise='much' cannot be read"),
         ("deblurring", ["noise=0.1", "noise=0.2"], "given twice"),
         ("deblurring", ["noise=-1"], "nonnegative"),
