@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxmatch.learning import AdaptationResult
 
 RECORD = "adaptation.json"
+METHODS = "; ".join(f"{name}: {way.help}" for name, way in offered().items())
 
 
 def command(
@@ -22,9 +23,7 @@ def command(
     model: _options.MaybeModel = None,
     sources: _options.From = None,
     images: Annotated[Path | None, typer.Option(help="folder of clean images")] = None,
-    method: Annotated[
-        str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
-    ] = "auto",
+    method: Annotated[str, typer.Option(help=METHODS)] = "auto",
     number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
     downscale: _options.Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
