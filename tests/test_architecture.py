@@ -43,15 +43,19 @@ def test_the_page_lists_what_there_is() -> None:
     assert all((SOURCE / name).is_dir() or (SOURCE / f"{name}.py").is_file() for name in ORDER)
 
 
-def test_every_module_on_the_page_exists() -> None:
-    package = ""
-    for line in (TREE[1] if TREE else "").splitlines():
-        if found := re.match(r"  (\w+)/", line):
-            package = found[1]
-        elif not line.startswith("    "):
-            package = ""
-        for name in re.findall(r"(?<![\w/])(\w+)\.py\b", line):
-            assert list((SOURCE / package).rglob(f"{name}.py")) or name == "cli", (package, name)
+def test_the_page_is_one_page_and_names_files_that_exist() -> None:
+    assert len(PAGE.splitlines()) <= 80
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", PAGE):
+        assert (ROOT / name).exists() or (SOURCE / name).exists(), name
+
+
+def test_every_module_says_what_it_is_for_in_one_line() -> None:
+    """The list of all modules: the page has the packages alone."""
+    for path in SOURCE.rglob("*.py"):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        first, *rest = text.split("\n", 1)
+        assert first, path
+        assert not rest or rest[0].startswith("\n"), f"{path}: the first line is a summary"
 
 
 def test_packages_import_from_those_above_them() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import inspect
+import re
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -21,6 +22,7 @@ TEXTS = {
     if PROMPT in (text := file.read_text(encoding="utf-8"))
 }
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
+API = (Path(__file__).parents[1] / "docs" / "api.rst").read_text(encoding="utf-8")
 #: The modules of the top level, and the packages, that are for users.
 ROOMS = [
     name
@@ -32,14 +34,15 @@ LONG = {"reproduce"}
 
 
 def public_functions() -> dict[str, str]:
-    """The docstrings of all functions that a user can import from a room, by name."""
-    found = dict(inspect.getmembers(proxmatch, inspect.isfunction))
-    for room in ROOMS:
-        module = import_module(f"proxmatch.{room}")
+    """The docstrings of all functions of the rooms and of the pages of the API, by full name."""
+    listed = set(re.findall(r"^   (proxmatch[\w.]+)$", API, re.MULTILINE))
+    found = {}
+    for place in ("proxmatch", *(f"proxmatch.{room}" for room in ROOMS), *sorted(listed)):
+        module = import_module(place)
         there = inspect.getmembers(module, inspect.isfunction)
-        listed = getattr(module, "__all__", [n for n, it in there if it.__module__.endswith(room)])
-        found |= {n: it for n, it in there if n in listed}
-    return {n: it.__doc__ or "" for n, it in found.items() if not n.startswith("_")}
+        names = getattr(module, "__all__", [n for n, it in there if it.__module__ == place])
+        found |= {f"{place}.{n}": it.__doc__ or "" for n, it in there if n in names and n[0] != "_"}
+    return found
 
 
 def shown_in_the_gallery() -> set[str]:
@@ -73,6 +76,6 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_every_public_function_has_an_example_that_runs() -> None:
     """As a doctest, which runs above, or in the gallery, which ``tests/docs`` runs."""
     functions = public_functions()
-    assert len(functions) > 80
-    without = {name for name, text in functions.items() if PROMPT not in text}
+    assert len(functions) > 100
+    without = {name.rpartition(".")[2] for name, text in functions.items() if PROMPT not in text}
     assert without - shown_in_the_gallery() == LONG

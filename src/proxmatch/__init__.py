@@ -38,10 +38,9 @@ _HOME = {
     "reproduce": "experiments.reproduction",
     "save": "denoisers",
     "save_image": "data",
-    "super_resolution": "problems",
     "train": "learning",
-    "wiener_filter": "baselines",
 }
+__all__ = list(_HOME)
 _ROOMS = (
     "baselines",
     "data",
@@ -74,45 +73,32 @@ if TYPE_CHECKING:
         theory as theory,
         transforms as transforms,
     )
-    from proxmatch.baselines import wiener_filter
-    from proxmatch.data import ImageDomain, embedded, few_shot, read_image, save_image
-    from proxmatch.denoisers import GradientStep, ProximalDenoiser, jacobian_spectrum, load, save
-    from proxmatch.diagnosis import diagnose
-    from proxmatch.experiments.reproduction import reproduce
-    from proxmatch.learning import adapt, train
-    from proxmatch.pnp import pnp_pgd
-    from proxmatch.problems import Problem, gaussian_deblurring, make_problem, super_resolution
-    from proxmatch.reconstruction import reconstruct
-    from proxmatch.theory import certify
-    from proxmatch.transforms import align, choose_strength
-
-__all__ = [
-    "GradientStep",
-    "ImageDomain",
-    "Problem",
-    "ProximalDenoiser",
-    "adapt",
-    "align",
-    "certify",
-    "choose_strength",
-    "diagnose",
-    "embedded",
-    "few_shot",
-    "gaussian_deblurring",
-    "jacobian_spectrum",
-    "load",
-    "make_problem",
-    "pnp_pgd",
-    "read_image",
-    "reconstruct",
-    "reproduce",
-    "save",
-    "save_image",
-    "super_resolution",
-    "train",
-    "wiener_filter",
-]
-
+    from proxmatch.data import (
+        ImageDomain as ImageDomain,
+        embedded as embedded,
+        few_shot as few_shot,
+        read_image as read_image,
+        save_image as save_image,
+    )
+    from proxmatch.denoisers import (
+        GradientStep as GradientStep,
+        ProximalDenoiser as ProximalDenoiser,
+        jacobian_spectrum as jacobian_spectrum,
+        load as load,
+        save as save,
+    )
+    from proxmatch.diagnosis import diagnose as diagnose
+    from proxmatch.experiments.reproduction import reproduce as reproduce
+    from proxmatch.learning import adapt as adapt, train as train
+    from proxmatch.pnp import pnp_pgd as pnp_pgd
+    from proxmatch.problems import (
+        Problem as Problem,
+        gaussian_deblurring as gaussian_deblurring,
+        make_problem as make_problem,
+    )
+    from proxmatch.reconstruction import reconstruct as reconstruct
+    from proxmatch.theory import certify as certify
+    from proxmatch.transforms import align as align, choose_strength as choose_strength
 
 if not TYPE_CHECKING:  # a type checker would take any name for granted
 

@@ -320,19 +320,13 @@ class _Momentum:
 
 
 class _Progress:
-    """Which images of a batch are still running, and how the others ended.
-
-    Attributes:
-        running: the images that take the next step, ``(B,)``.
-        rows: their numbers when last looked, or None while it is all of them.
-        steps: number of steps each image made, ``(B,)``.
-    """
+    """Which images of a batch are still running, and how the others ended."""
 
     def __init__(self, x: Tensor, stop: float | None) -> None:
         self.stop = stop
         self.limit = EXPLOSION * _peak(x).clamp_min(1.0)
         self.running = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        self.rows: Tensor | None = None
+        self.rows: Tensor | None = None  # those that ran when last looked; None for all of them
         self.steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         self.diverged = torch.zeros_like(self.running)
         self.converged = torch.zeros_like(self.running)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 #: What several claims of one verdict are said to do.
@@ -62,23 +61,14 @@ Family = Annotated[Text, AfterValidator(plain_family)]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """What a number was measured for, but for the adaptation set and the image.
+    """What a number was measured for, but for the adaptation set and the image."""
 
-    Attributes:
-        family: ``lpn``, ``gs`` or ``baseline``.
-        source: kind of the source denoiser.
-        method: name of the row.
-        n: number of adaptation images; 0 for rows that use none.
-        problem: name of the inverse problem.
-        relaxation: one of :data:`RELAXATIONS`.
-    """
-
-    family: str = ""
-    source: str = ""
-    method: str = ""
-    n: int = 0
-    problem: str = ""
-    relaxation: str = "paper"
+    family: str = ""  # lpn, gs or baseline
+    source: str = ""  # kind of the source denoiser
+    method: str = ""  # name of the row
+    n: int = 0  # number of adaptation images; 0 for rows that use none
+    problem: str = ""  # name of the inverse problem
+    relaxation: str = "paper"  # one of RELAXATIONS
 
 
 @dataclass(frozen=True)
@@ -286,8 +276,7 @@ def write_whole(out: Path, whole: WholePictures, files: Mapping[str, bytes]) -> 
         if old.name not in files:
             old.unlink()
     write_together(folder, dict(files))
-    text = json.dumps(whole.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
-    write_together(folder, {WHOLE_INDEX: text.encode()})
+    write_json(folder, WHOLE_INDEX, whole.model_dump(mode="json"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,4 +307,3 @@ class IterationRow:
     set: int
     iteration: int
     psnr: float | None
-    gap: float | None

@@ -14,7 +14,7 @@ from PIL import Image
 
 from proxmatch import cli
 from proxmatch._internal.locks import owned
-from proxmatch.demo import REAL, TINY
+from proxmatch.demo.setup import REAL, TINY
 from proxmatch.denoisers import load, shipped
 
 

@@ -79,10 +79,10 @@ def test_every_form_is_taken_wherever_images_go_in(picture: Path) -> None:
     """Files and arrays give what the tensor of the same pixels gives."""
     x = TENSOR[None]
     problem = pm.make_problem("deblurring", (6, 8), iterations=2, kernel_size=3)
-    filter_ = pm.wiener_filter(x, problem, sigmas=(0.1,)).denoiser
+    filter_ = pm.baselines.wiener_filter(x, problem, sigmas=(0.1,)).denoiser
     for form in (picture, PIXELS, PIXELS.astype(np.float32) / 255):
         torch.testing.assert_close(problem.measure(form), problem.measure(x))
-        same = pm.wiener_filter(form, problem, sigmas=(0.1,)).denoiser
+        same = pm.baselines.wiener_filter(form, problem, sigmas=(0.1,)).denoiser
         torch.testing.assert_close(same(x), filter_(x))
         run = pm.pnp_pgd(filter_, form, problem, truth=form)
         torch.testing.assert_close(run.psnr, pm.pnp_pgd(filter_, x, problem, truth=x).psnr)
@@ -102,7 +102,7 @@ def test_every_form_is_taken_wherever_images_go_in(picture: Path) -> None:
 def test_measurements_are_taken_in_every_form(picture: Path) -> None:
     x = image_batch(picture)
     problem = pm.make_problem("deblurring", (6, 8), iterations=2, kernel_size=3)
-    denoiser = pm.wiener_filter(x, problem, sigmas=(0.1,)).denoiser
+    denoiser = pm.baselines.wiener_filter(x, problem, sigmas=(0.1,)).denoiser
 
     def found(form: object) -> list[object]:
         adapted = pm.adapt(denoiser, measurements=form, problem=problem)

@@ -73,7 +73,7 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
         member.pax_headers = {"path": name}
         member.size = 3
         tar.addfile(member, io.BytesIO(b"abc"))
-    with pytest.raises(DataError, match="is no name for a file"):
+    with pytest.raises(DataError, match="is not a name for a file"):
         list(stored_pictures([tmp_path / "s.tar"]))
 
 
@@ -93,9 +93,9 @@ def test_archives_that_announce_more_than_they_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.tar", b"no archive" * 99, "no tar archive"),
+        ("a.tar", b"no archive" * 99, "not a tar archive"),
         ("a.tar.gz", b"", "is compressed"),
-        ("a.h5", b"no data", "no HDF5 file"),
+        ("a.h5", b"no data", "not an HDF5 file"),
     ],
 )
 def test_what_is_none(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

@@ -41,11 +41,9 @@ def test_a_scaled_lpn_is_convex_whatever_its_weights(seed: int, level: float, si
             p.normal_(0, 0.5)  # nonnegative weights too: they are used as max(w, 0)
     x = 0.5 + size * torch.randn(1, 1, 5, 6, dtype=torch.float64)
     spectrum = torch.linalg.eigvalsh(dense(model, x, level).detach())
-    lowest, largest = float(spectrum[0]), float(spectrum[-1])
     alpha = float(model.config.convexity(torch.tensor(level, dtype=torch.float64)))
-    assert lowest >= alpha * (1 - 1e-9)
+    assert float(spectrum[0]) >= alpha * (1 - 1e-9)
     assert model.convexity(level) == pytest.approx(alpha)
-    assert largest <= model.expansion(level) * (1 + 1e-9)
 
 
 def test_the_written_out_gradient_is_that_of_the_potential() -> None:

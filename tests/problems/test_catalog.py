@@ -279,8 +279,8 @@ def test_kernels_and_masks_from_pictures(tmp_path: Path) -> None:
     ("name", "given", "message"),
     [
         ("sharpening", [], "no problem 'sharpening'; there are box-inpainting"),
-        ("deblurring", ["factor=2"], "no option of deblurring; there are kernel_size=..., kernel_"),
-        ("deblurring", ["noise"], "no option"),
+        ("deblurring", ["factor=2"], "an option of deblurring; there are kernel_size=..., kern"),
+        ("deblurring", ["noise"], "not an option"),
         ("deblurring", ["noise=much"], "noise='much' cannot be read"),
         ("deblurring", ["noise=0.1", "noise=0.2"], "given twice"),
         ("deblurring", ["noise=-1"], "nonnegative"),
@@ -330,7 +330,7 @@ def test_more_that_cannot_be() -> None:
     for make, number in ((mri, 3), (demosaicing, 1)):
         with pytest.raises(InputError, match=f"takes images of . channels, got {number}"):
             make(8, channels=number)
-    with pytest.raises(InputError, match="'sigma' is no option of denoising"):
+    with pytest.raises(InputError, match="'sigma' is not an option of denoising"):
         denoising(8, sigma=0.1)
     with pytest.raises(StepSizeError, match="eta"):
         denoising(8, eta=1.0)

@@ -70,7 +70,7 @@ def test_it_can_be_built_and_solved() -> None:
 
 @pytest.mark.usefixtures("binning")
 def test_mistakes_are_named() -> None:
-    with pytest.raises(InputError, match=r"no option of binning; there are bins=..., noise=..., e"):
+    with pytest.raises(InputError, match=r"an option of binning; there are bins=..., noise=..., "):
         make_problem("binning", 8, ["size=3"])
     with pytest.raises(InputError, match="there are binning, box-inpainting"):
         make_problem("bining", 8)

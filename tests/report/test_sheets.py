@@ -7,7 +7,6 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,8 +14,7 @@ from PIL import Image
 
 from proxmatch import cli
 from proxmatch.data import encode_image
-from proxmatch.data.shards import PictureFile
-from proxmatch.report.sheets import measured_again, metrics_csv
+from proxmatch.report.sheets import metrics_csv
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +66,21 @@ def test_what_is_shown_as_measured_is_what_was_reconstructed_from(tmp_path: Path
 
     import proxmatch as pm
 
-    content = encode_image(torch.rand(3, 32, 32))
-    (tmp_path / "x.png").write_bytes(content)
-    sources = {"x.png": PictureFile(tmp_path / "x.png")}
-    before = measured_again(sources, 3, "deblurring", ["noise=0.1"], simulate=True, seed=3)
-    found = before("x.png")
-    assert found is not None
-    truth = torch.from_numpy(np.array(Image.open(tmp_path / "x.png"))).permute(2, 0, 1) / 255
-    digest = hashlib.sha256(content).hexdigest()
-    problem = pm.gaussian_deblurring(32, noise=0.1)
-    torch.testing.assert_close(found[0], problem.measure(truth[None], ids=[digest], seed=3)[0])
-    assert before("gone.png") is None
+    how = {"bits": None, "format": "png", "iterations": None, "batch": None, "tile": 512}
+    for channels in (3, 1):  # gray pictures stay gray, whatever the denoiser is for
+        path = tmp_path / f"x{channels}.png"
+        path.write_bytes(encode_image(torch.rand(channels, 32, 32)))
+        batch = pm.reconstruction.FileBatch.planned(
+            pm.load("lpn-faces"), "lpn-faces", [path], "deblurring", ["noise=0.1"],
+            tmp_path / "out", simulate=True, seed=3, **how,
+        )  # fmt: skip
+        found = batch.before(path.name)
+        assert found is not None
+        truth = pm.read_image(path)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        problem = pm.gaussian_deblurring(32, noise=0.1, channels=channels)
+        torch.testing.assert_close(found[0], problem.measure(truth[None], ids=[digest], seed=3)[0])
+        assert batch.before("gone.png") is None
 
 
 def test_columns_that_nothing_has_are_left_out() -> None:

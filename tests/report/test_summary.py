@@ -38,7 +38,7 @@ def test_a_missing_value_does_not_count() -> None:
 
 
 def test_a_curve_is_ordered_and_has_the_range_of_its_sets() -> None:
-    rows = [IterationRow(PM, s, k, 20.0 + k + 2 * s, None) for k in (2, 0, 1) for s in (0, 1)]
+    rows = [IterationRow(PM, s, k, 20.0 + k + 2 * s) for k in (2, 0, 1) for s in (0, 1)]
     (curve,) = curves(rows)
     assert curve.iterations == (0, 1, 2)
     assert curve.psnr == (21.0, 22.0, 23.0)

@@ -330,7 +330,7 @@ def test_chains_are_checked(transforms: object, message: str, tmp_path: Path) ->
 
 
 def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="Identity is no family"):
+    with pytest.raises(CheckpointError, match="Identity is not a family"):
         save(Relaxed(Identity(C), 0.5), tmp_path)
     assert set(TRANSFORMS) == {"aligned", "blended", "lifted", "relaxed", "symmetrized"}
 

@@ -47,12 +47,6 @@ class Workers:
 def connected(address: str | None, *, workers: int, cpus: int = 1, gpus: int = 0) -> Iterator[Any]:
     """The module ``ray``, connected to a cluster; one on this machine unless an address is given.
 
-    Args:
-        address: host:port of a cluster.
-        workers: tasks at once, of a cluster that is started here.
-        cpus: cores of a task.
-        gpus: GPUs of a task.
-
     Raises:
         InputError: Ray is not installed.
         EngineError: no cluster answers, or no node of it has the cores and GPUs of a task.
@@ -98,12 +92,7 @@ def at_once(work: Callable[[], Any]) -> Callable[[], Any]:
 
 @contextmanager
 def spread(by: Workers, gpus: int = 0) -> Iterator[Begin]:
-    """What has work done, by this process or by the workers of a cluster.
-
-    Args:
-        by: they.
-        gpus: 1 if the work is for one; workers may share it.
-    """
+    """What has work done, by this process or by the workers of a cluster."""
     if by.engine == "local":
         yield at_once
         return
@@ -131,7 +120,7 @@ def _remote(threads: int, driver: dict[str, str], work: Callable[[], Any]) -> An
 
 
 def gpu_share(workers: int, gpus: float) -> float:
-    """The part of a GPU that each of so many tasks at once takes: 1, or 1/2, 1/3, ... of one."""
+    """The part of a GPU for each of several tasks at once: 1, or 1/2, 1/3, ... of one."""
     return 1 / math.ceil(max(1.0, workers / max(1.0, gpus)))
 
 
@@ -162,11 +151,6 @@ def check_versions(driver: dict[str, str]) -> None:
 
 def fetched(ray: Any, reference: Any, what: str) -> Any:
     """The result of a task; an error of its own is raised as it was.
-
-    Args:
-        ray: the module.
-        reference: of the result.
-        what: the task, for a message.
 
     Raises:
         EngineError: its workers died, again and again.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import tempfile
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,15 @@ def write_json(folder: Path, name: str, content: Any) -> None:
     """Write JSON for people and machines; NaN is an error."""
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     write_together(folder, {name: text.encode()})
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table as CSV; None is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _to_disk(path: str) -> None:

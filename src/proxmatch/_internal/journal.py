@@ -21,11 +21,7 @@ BLOCK = 1 << 16
 
 
 class Journal:
-    """The journal in a file, which one process writes at a time.
-
-    Args:
-        path: of the file, ``.jsonl``; its folder exists.
-    """
+    """The journal in a file, which one process writes at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,7 +47,7 @@ class Journal:
         """Settings, and results by name; of two of one name the last counts.
 
         Raises:
-            InputError: this is no journal.
+            InputError: this is not a journal.
         """
         try:
             content = self.path.read_bytes()

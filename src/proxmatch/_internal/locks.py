@@ -1,4 +1,4 @@
-"""One run a folder: a lock file that names its owner, and is worth nothing once the owner is gone.
+"""One run per folder: a lock file that names its owner, and does not count once the owner is gone.
 
 The operating system holds the lock (``flock``) and drops it when the process ends in whatever way,
 so that a file left behind by a killed run is recognized as stale. Where there is no ``flock``, a
@@ -32,9 +32,6 @@ def owned(folder: Path) -> Iterator[None]:
     """Make a folder, if need be, and own it for the length of the block; an empty one goes again.
 
     What an earlier owner left half written, because it was killed, is removed.
-
-    Args:
-        folder: for the output of one run.
 
     Raises:
         FolderInUseError: another run owns it; it says which.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +12,8 @@ from proxmatch.app.denoisers import Denoisers, described
 from proxmatch.app.jobs import Job
 from proxmatch.app.pages import Dropped, Page, crops_of
 from proxmatch.app.runs import Value, offered
-from proxmatch.denoisers import ProximalDenoiser, save
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.denoisers.checkpoint import packed
 from proxmatch.errors import InputError
 from proxmatch.learning import adapt as adapted_to
 from proxmatch.problems import make_problem
@@ -25,25 +24,16 @@ SIZE = 64
 
 
 class AdaptWish(BaseModel):
-    """What a page asks for.
-
-    Attributes:
-        pictures: their ids.
-        side: the longest side they are made smaller to.
-        problem: that decides what is best.
-        options: of it.
-        denoiser: where to start from.
-        budget: seconds after which nothing more is tried.
-    """
+    """What a page asks for."""
 
     model_config = ConfigDict(extra="forbid")
 
-    pictures: list[str] = Field(min_length=1, max_length=24)
-    side: int | None = Field(256, ge=64, le=1024)
-    problem: str = Field("deblurring", max_length=64)
+    pictures: list[str] = Field(min_length=1, max_length=24)  # their ids
+    side: int | None = Field(256, ge=64, le=1024)  # the longest side they are made smaller to
+    problem: str = Field("deblurring", max_length=64)  # that decides what is best
     options: dict[str, Value] = Field(default_factory=dict, max_length=12)
-    denoiser: str = Field(max_length=64)
-    budget: int = Field(120, ge=1, le=3600)
+    denoiser: str = Field(max_length=64)  # where to start from
+    budget: int = Field(120, ge=1, le=3600)  # seconds after which nothing more is tried
 
 
 def adapt(
@@ -52,7 +42,7 @@ def adapt(
     """Adapt; the denoiser is kept for the page under a new name."""
     job.begin("looking at the pictures")
     if wish.problem not in {each["name"] for each in offered()}:
-        raise InputError(f"{wish.problem} needs the command line")
+        raise InputError(f"{wish.problem} is for the command line")
     read = {key: entry(wish.problem).options[key].read(str(v)) for key, v in wish.options.items()}
     source = denoisers.load(wish.denoiser, page)
     images = [image[: source.channels] for image in crops_of(pictures, SIZE, wish.side)]
@@ -99,11 +89,7 @@ def _name(source: str, page: Page) -> str:
 
 def _bundle(denoiser: ProximalDenoiser, name: str) -> bytes:
     file = io.BytesIO()
-    with (
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
-        TemporaryDirectory(prefix="proxmatch-app-") as folder,
-    ):
-        save(denoiser, Path(folder) / "denoiser")
-        for part in sorted((Path(folder) / "denoiser").iterdir()):
-            archive.writestr(f"{name}/{part.name}", part.read_bytes())
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, content in packed(denoiser).items():
+            archive.writestr(f"{name}/{part}", content)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""The denoisers of a page, at a strength: those that come along, adapted ones, and plain methods.
+"""The denoisers of a page, at a strength: those of proxmatch, adapted ones, and plain methods.
 
 The strength is one number: the noise level that a denoiser of many levels is told, the t of one of
 a single level, the weight of total variation. Unless it is given, it is what ``proxmatch
@@ -8,20 +8,15 @@ reconstruct`` takes: chosen on pictures that come along, once for each problem.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from proxmatch.app.pages import Page
 from proxmatch.baselines import Identity, TotalVariation
 from proxmatch.baselines.total_variation import WEIGHTS
 from proxmatch.denoisers import ProximalDenoiser, load, shipped
 from proxmatch.errors import InputError
-from proxmatch.problems import Problem
-from proxmatch.reconstruction import at_strength
+from proxmatch.reconstruction.any_size import Builder, at_strength, simulation
 from proxmatch.transforms import Blended, Lifted, Relaxed, tune
 from proxmatch.transforms.strength import LEVELS, MARGIN, MIDDLING_LEVEL
 
@@ -30,26 +25,16 @@ PLAIN = {"tv": "total variation", "none": "no denoiser"}
 #: Chosen by trying the denoisers on the picture itself.
 AUTO = "auto"
 
-Builder = Callable[[tuple[int, int]], Problem]
-
 
 @dataclass(frozen=True)
 class Ready:
-    """A denoiser at a strength.
+    """A denoiser at a strength."""
 
-    Attributes:
-        name: of the denoiser.
-        denoiser: to run.
-        strength: the number on the slider; None where there is none.
-        told: the strength in words.
-        usual: whether it is what the command line would take.
-    """
-
-    name: str
-    denoiser: Any
-    strength: float | None
-    told: str
-    usual: bool
+    name: str  # of the denoiser
+    denoiser: Any  # to run
+    strength: float | None  # the number on the slider; None where there is none
+    told: str  # the strength in words
+    usual: bool  # whether it is what the command line would take
 
 
 class Denoisers:
@@ -61,11 +46,7 @@ class Denoisers:
         self._lock = threading.Lock()
 
     def load(self, name: str, page: Page) -> ProximalDenoiser:
-        """A denoiser by name.
-
-        Raises:
-            InputError: there is none.
-        """
+        """A denoiser by name."""
         if name in page.denoisers:
             return page.denoisers[name]
         if name not in shipped():
@@ -91,11 +72,7 @@ class Denoisers:
         return self.at(name, page, channels, MIDDLING_LEVEL if base.conditional else 1.0)
 
     def at(self, name: str, page: Page, channels: int, strength: float | None) -> Ready:
-        """At a given strength.
-
-        Raises:
-            InputError: no such denoiser or strength.
-        """
+        """At a given strength."""
         if name == "none":
             return Ready(name, Identity(channels), None, "none", True)
         if strength is None or not 0 < strength <= 1:
@@ -135,14 +112,15 @@ class Denoisers:
     def _choose(self, name: str, page: Page, channels: int, build: Builder) -> Any:
         if name != "tv":
             return at_strength(fitted(self.load(name, page), channels), None, build)
-        problem, images = simulated(build, channels)
-        if problem is None:
+        found = simulation(build, channels)
+        if found is None:
             return TotalVariation(WEIGHTS[3])
+        problem, images = found
         return tune(TotalVariation, WEIGHTS, images, problem).denoiser
 
 
 def fitted(denoiser: ProximalDenoiser, channels: int) -> ProximalDenoiser:
-    """A denoiser for images of so many channels: itself, or lifted."""
+    """A denoiser for images of this many channels: itself, or lifted."""
     return denoiser if denoiser.channels == channels else Lifted(denoiser, channels)
 
 
@@ -150,22 +128,6 @@ def largest_step(denoiser: ProximalDenoiser) -> float:
     """The largest t for which t L < 1 by the card of a denoiser of many levels."""
     constant: float | None = getattr(denoiser.core, "lipschitz", None)
     return min(1.0, MARGIN / constant) if constant else 1.0
-
-
-def simulated(build: Builder, channels: int) -> tuple[Problem | None, Tensor]:
-    """A small problem and embedded crops for it, if it can be made for another size."""
-    from proxmatch.data import embedded
-
-    images = embedded("photographs", 64).adaptation[::12]
-    images = images[:, :channels].contiguous()
-    for side in (64, 32, 16):
-        try:
-            problem = build((side, side))
-        except InputError:
-            continue
-        if problem.img_size[1:] == (64, 64):
-            return problem, images
-    return None, torch.empty(0)
 
 
 def choices() -> list[dict[str, Any]]:

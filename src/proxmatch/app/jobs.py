@@ -44,37 +44,22 @@ class Cancelled(BaseException):
 
 @dataclass(eq=False)
 class Job:
-    """A piece of work of a page. The thread writes, the server reads; ``lock`` is between them.
-
-    Attributes:
-        work: does it.
-        page: whose it is.
-        id: no other page can guess it.
-        status: where it is.
-        stage: what is being done, in words.
-        run: counts the runs of the job; the film begins anew with each.
-        frames: the film: JPEG files.
-        pictures: PNG files by name.
-        curves: one value an iterate.
-        facts: what else there is to tell, as JSON values.
-        files: to download, by name.
-        error: why it failed.
-        warnings: what was warned of.
-    """
+    """A piece of work of a page. The thread writes, the server reads; ``lock`` is between them."""
 
     work: Callable[[Job], None]
     page: str
-    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    status: JobStatus = JobStatus.WAITING
-    stage: str = "waiting"
-    run: int = 0
-    frames: list[bytes] = field(default_factory=list)
-    pictures: dict[str, bytes] = field(default_factory=dict)
-    curves: dict[str, list[float | None]] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))  # no other page can guess it
+    status: JobStatus = JobStatus.WAITING  # where it is
+    stage: str = "waiting"  # what is being done, in words
+    run: int = 0  # counts the runs of the job; the film begins anew with each
+    frames: list[bytes] = field(default_factory=list)  # the film: JPEG files
+    pictures: dict[str, bytes] = field(default_factory=dict)  # PNG files by name
+    curves: dict[str, list[float | None]] = field(default_factory=dict)  # one value per iterate
+    #: What else there is to tell, as JSON values.
     facts: dict[str, Any] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
-    error: str = ""
-    warnings: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)  # to download, by name
+    error: str = ""  # why it failed
+    warnings: list[str] = field(default_factory=list)  # what was warned of
     lock: threading.Lock = field(default_factory=threading.Lock)
     cancelled: threading.Event = field(default_factory=threading.Event)
 

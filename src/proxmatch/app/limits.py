@@ -7,29 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of the app.
+    """Bounds of the app."""
 
-    Attributes:
-        upload: bytes of a file.
-        pixels: of a file; more are refused before anything is decoded.
-        damaged: pixels of a damaged picture, which is not made smaller.
-        pictures: kept for a page; the oldest are forgotten.
-        pages: open at once; the one that was silent for longest is forgotten.
-        runs: kept for a page.
-        waiting: jobs of a page that wait or run.
-        iterations: of a reconstruction.
-        frames: longest side of a picture of the film.
-    """
-
-    upload: int = 25_000_000
-    pixels: int = 25_000_000
-    damaged: int = 1_100_000
-    pictures: int = 24
-    pages: int = 16
-    runs: int = 8
-    waiting: int = 3
-    iterations: int = 200
-    frames: int = 640
+    upload: int = 25_000_000  # bytes of a file
+    pixels: int = 25_000_000  # of a file; more are refused before anything is decoded
+    damaged: int = 1_100_000  # pixels of a damaged picture, which is not made smaller
+    pictures: int = 24  # kept for a page; the oldest are forgotten
+    pages: int = 16  # open at once; the one that was silent for longest is forgotten
+    runs: int = 8  # kept for a page
+    waiting: int = 3  # jobs of a page that wait or run
+    iterations: int = 200  # of a reconstruction
+    frames: int = 640  # longest side of a picture of the film
 
 
 LIMITS = Limits()

@@ -28,32 +28,22 @@ THUMB = 160
 
 @dataclass(frozen=True)
 class Dropped:
-    """A picture to work on.
+    """A picture to work on."""
 
-    Attributes:
-        name: of its file, or of an embedded one.
-        pixels: ``(1 or 3, H, W)`` in [0, 1].
-        bits: a channel, in the file.
-    """
-
-    name: str
-    pixels: Tensor
-    bits: Bits = 8
+    name: str  # of its file, or of an embedded one
+    pixels: Tensor  # (1 or 3, H, W) in [0, 1]
+    bits: Bits = 8  # a channel, in the file
 
 
 @dataclass
 class Page:
-    """An open page.
+    """An open page."""
 
-    Attributes:
-        pictures: what was dropped, by id, oldest first.
-        denoisers: what was adapted, by name.
-        jobs: by id, oldest first.
-    """
-
+    #: What was dropped, by id, oldest first.
     pictures: dict[str, Dropped] = field(default_factory=dict)
+    #: What was adapted, by name.
     denoisers: dict[str, ProximalDenoiser] = field(default_factory=dict)
-    jobs: dict[str, Job] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)  # by id, oldest first
 
 
 class Pages:
@@ -75,14 +65,10 @@ class Pages:
             return name, gone
 
     def find(self, name: str) -> Page:
-        """A page by its id.
-
-        Raises:
-            InputError: it was forgotten.
-        """
+        """A page by its id."""
         with self._lock:
             if name not in self._pages:
-                raise InputError("this page was forgotten; load it again")
+                raise InputError("this page is no longer known; load it again")
             page = self._pages[name] = self._pages.pop(name)  # the newest now
             return page
 
@@ -96,11 +82,7 @@ class Pages:
             return name
 
     def add(self, page: Page, job: Job) -> None:
-        """Keep a job, and forget old ones that have ended.
-
-        Raises:
-            InputError: too many of them have not.
-        """
+        """Keep a job, and forget old ones that have ended."""
         with self._lock:
             if sum(not each.ended for each in page.jobs.values()) >= self.limits.waiting:
                 raise InputError("too many jobs are waiting; cancel one, or wait")
@@ -111,11 +93,7 @@ class Pages:
 
 
 def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
-    """A picture out of the bytes of a file; the safe reader decides what is one.
-
-    Raises:
-        DataError: no whole picture, or one that is too large.
-    """
+    """A picture out of the bytes of a file; the safe reader decides what is one."""
     with tempfile.TemporaryDirectory(prefix="proxmatch-app-") as folder:
         path = Path(folder) / "upload"
         path.write_bytes(content)
@@ -130,23 +108,14 @@ def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
 
 
 def embedded(name: str) -> Dropped:
-    """One of the pictures that come along.
-
-    Raises:
-        InputError: there is none of this name.
-    """
+    """One of the pictures that come with the app."""
     if name not in EMBEDDED:
         raise InputError(f"there is no picture {name!r}")
     return Dropped(name, embedded_picture(name, 1))
 
 
 def smaller(pixels: Tensor, side: int | None) -> Tensor:
-    """A picture whose longest side is at most ``side``, in steps of 1/255.
-
-    Args:
-        pixels: ``(C, H, W)``.
-        side: None to leave it as it is.
-    """
+    """A picture whose longest side is at most ``side``, in steps of 1/255."""
     longest = max(pixels.shape[1:])
     if side is not None and longest > side:
         height, width = (max(16, round(n * side / longest)) for n in pixels.shape[1:])
@@ -163,11 +132,7 @@ def thumbnail(picture: Dropped) -> bytes:
 
 
 def crops_of(pictures: list[Dropped], size: int, side: int | None) -> list[Tensor]:
-    """Pictures in color to adapt to, ``(3, H, W)`` each.
-
-    Raises:
-        InputError: one is too small.
-    """
+    """Pictures in color to adapt to, ``(3, H, W)`` each."""
     found = []
     for picture in pictures:
         pixels = smaller(picture.pixels, side)
@@ -178,13 +143,7 @@ def crops_of(pictures: list[Dropped], size: int, side: int | None) -> list[Tenso
 
 
 def busiest(images: Tensor, size: int, number: int) -> Tensor:
-    """Crops of the highest contrast, ``(number or fewer, C, size, size)``.
-
-    Args:
-        images: ``(C, H, W)``, at least ``size`` on a side.
-        size: side of a crop.
-        number: of crops.
-    """
+    """Crops of the highest contrast, ``(number or fewer, C, size, size)``."""
     cells = images.unfold(1, size, size).unfold(2, size, size).permute(1, 2, 0, 3, 4).flatten(0, 1)
     order = torch.argsort(cells.flatten(1).std(1), descending=True)
     return cells[order[:number]].contiguous()

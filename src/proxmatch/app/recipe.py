@@ -1,4 +1,4 @@
-"""The same as commands and lines of Python, for the files of the download."""
+"""How to repeat a run: as a command and as lines of Python, for the download."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def lines(wish: Wish, ready: Ready, channels: int) -> tuple[str, str]:
-    """The command, and the same in Python; both start from ``picture.png`` of the download.
-
-    Args:
-        wish: what was asked for.
-        ready: the denoiser that was taken.
-        channels: of the picture.
-    """
+    """The command, and the same in Python; both start from ``picture.png`` of the download."""
     return command(wish, ready), python(wish, ready, channels)
 
 

@@ -6,15 +6,11 @@ a middling one are shown meanwhile.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import math
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,19 +19,22 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from proxmatch._internal.files import csv_text
 from proxmatch.app import recipe
 from proxmatch.app.denoisers import AUTO, PLAIN, Denoisers, Ready, fitted
 from proxmatch.app.jobs import Job
 from proxmatch.app.limits import LIMITS, Limits
 from proxmatch.app.pages import Dropped, Page, busiest, smaller
 from proxmatch.data import encode_image
-from proxmatch.denoisers import ProximalDenoiser, save, shipped
+from proxmatch.denoisers import ProximalDenoiser, shipped
+from proxmatch.denoisers.checkpoint import packed
 from proxmatch.errors import InputError
 from proxmatch.learning.start import nearest_first
 from proxmatch.metrics import psnr, relative_gap, ssim
 from proxmatch.pnp import Status, Watched, pnp_pgd, stronger
 from proxmatch.problems import PROBLEMS, Problem, make_problem
 from proxmatch.problems.catalog import entry, image_side, reduction
+from proxmatch.reconstruction.any_size import Builder
 from proxmatch.transforms import choose_strength
 
 #: Steps of the first look.
@@ -48,52 +47,33 @@ Value = bool | int | float | str
 
 
 class Wish(BaseModel):
-    """What a page asks for.
-
-    Attributes:
-        picture: id of the picture.
-        simulate: it is clean and is damaged first; else it is damaged already.
-        side: the longest side that a clean picture is made smaller to; None to leave it.
-        problem: name of the inverse problem.
-        options: of it.
-        denoiser: its name, or ``auto``.
-        strength: None for the usual one.
-        reference: a denoiser to which the mismatch is measured.
-        iterations: PnP steps.
-    """
+    """What a page asks for."""
 
     model_config = ConfigDict(extra="forbid")
 
-    picture: str = Field(max_length=64)
-    simulate: bool = True
+    picture: str = Field(max_length=64)  # id of the picture
+    simulate: bool = True  # it is clean and is damaged first; else it is damaged already
+    #: The longest side that a clean picture is made smaller to; None to leave it.
     side: int | None = Field(256, ge=64, le=1024)
-    problem: str = Field("deblurring", max_length=64)
+    problem: str = Field("deblurring", max_length=64)  # name of the inverse problem
     options: dict[str, Value] = Field(default_factory=dict, max_length=12)
-    denoiser: str = Field(AUTO, max_length=64)
-    strength: float | None = Field(None, gt=0, le=1)
+    denoiser: str = Field(AUTO, max_length=64)  # its name, or auto
+    strength: float | None = Field(None, gt=0, le=1)  # None for the usual one
+    #: A denoiser to which the mismatch is measured.
     reference: str | None = Field(None, max_length=64)
-    iterations: int = Field(40, ge=1, le=LIMITS.iterations)
+    iterations: int = Field(40, ge=1, le=LIMITS.iterations)  # PnP steps
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A picture, its measurements and their problem.
+    """A picture, its measurements and their problem."""
 
-    Attributes:
-        picture: the PNG file that the commands start from.
-        truth: ``(1, C, H, W)``, if it is known.
-        y: measurements.
-        problem: what made them.
-        build: the same problem for measurements of another size.
-        key: names the problem.
-    """
-
-    picture: bytes
-    truth: Tensor | None
-    y: Tensor
-    problem: Problem
-    build: Callable[[tuple[int, int]], Problem]
-    key: tuple[Any, ...]
+    picture: bytes  # the PNG file that the commands start from
+    truth: Tensor | None  # (1, C, H, W), if it is known
+    y: Tensor  # measurements
+    problem: Problem  # what made them
+    build: Builder  # the same problem for measurements of another size
+    key: tuple[Any, ...]  # names the problem
 
     @property
     def channels(self) -> int:
@@ -130,14 +110,10 @@ def _plain(option: Any) -> bool:
 
 
 def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
-    """Damage a clean picture, or take a damaged one as it is.
-
-    Raises:
-        InputError: something that does not fit.
-    """
+    """Damage a clean picture, or take a damaged one as it is."""
     known = entry(wish.problem)
     if wish.problem not in {each["name"] for each in offered()}:
-        raise InputError(f"{wish.problem} needs the command line")
+        raise InputError(f"{wish.problem} is for the command line")
     read: dict[str, Any] = {}
     for key, value in wish.options.items():
         if key not in known.options or not _plain(known.options[key]):
@@ -164,8 +140,8 @@ def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
     if not wish.simulate:
         if pixels[0].numel() > limits.damaged:
             raise InputError(
-                f"a damaged picture is not made smaller; cut it to {limits.damaged:,} pixels, or "
-                "take the command line"
+                f"a damaged picture is not made smaller; crop it to {limits.damaged:,} pixels, or "
+                "use the command line"
             )
         content = encode_image(pixels, bits=picture.bits)
         problem = build((pixels.shape[1], pixels.shape[2]))
@@ -352,19 +328,13 @@ def _bundle(job: Job, scene: Prepared, ready: Ready, command: str, python: str) 
         archive.writestr("command.sh", f"{command}\n")
         archive.writestr("again.py", f"{python}\n")
         if isinstance(ready.denoiser, ProximalDenoiser) and ready.name != "none":
-            with TemporaryDirectory(prefix="proxmatch-app-") as folder:
-                save(ready.denoiser, Path(folder) / "denoiser")
-                for part in sorted((Path(folder) / "denoiser").iterdir()):
-                    archive.writestr(f"denoiser/{part.name}", part.read_bytes())
+            for part, content in packed(ready.denoiser).items():
+                archive.writestr(f"denoiser/{part}", content)
     return file.getvalue()
 
 
 def curves_csv(curves: dict[str, list[float | None]]) -> str:
-    """The curves as a table, one row an iterate."""
+    """The curves as a table, one row per iterate."""
     names = sorted(curves)
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["iteration", *names])
-    for k, row in enumerate(zip(*(curves[name] for name in names), strict=True)):
-        writer.writerow([k, *row])
-    return out.getvalue()
+    rows = enumerate(zip(*(curves[name] for name in names), strict=True))
+    return csv_text(["iteration", *names], ([k, *row] for k, row in rows))

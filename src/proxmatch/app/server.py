@@ -146,7 +146,7 @@ class Server:
 
     async def _open(self, request: Request) -> Response:
         if request.headers.get(PAGE) != "new":
-            raise InputError("a new page says so")
+            raise InputError("a new page must say that it is new")
         name, gone = self.pages.open()
         for job in gone:
             self.worker.cancel(job)
@@ -233,19 +233,14 @@ class Server:
         page = self.pages.find(request.path_params["page"])
         job = page.jobs.get(request.path_params["job"])
         if job is None:
-            raise InputError("this run was forgotten; start it again")
+            raise InputError("this run is no longer here; start it again")
         return job
 
 
 def application(
     hosts: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"}), limits: Limits = LIMITS
 ) -> ASGIApp:
-    """The app.
-
-    Args:
-        hosts: names under which it answers.
-        limits: how much a page may ask for.
-    """
+    """The app, which answers under the given names of this machine."""
     server = Server(limits)
 
     @asynccontextmanager
@@ -269,11 +264,7 @@ def _safe(answer: Answer) -> Answer:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body of a request, as long as it is not too long.
-
-    Raises:
-        InputError: it is.
-    """
+    """The body of a request, as long as it is not too long."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -292,7 +283,7 @@ async def _wish(request: Request, kind: type[Any]) -> Any:
         where = ".".join(map(str, first["loc"]))
         raise InputError(f"{where}: {first['msg']}") from None
     except (ValueError, RecursionError):
-        raise InputError("the request is no JSON") from None
+        raise InputError("the request is not JSON") from None
     return wish
 
 
@@ -300,5 +291,5 @@ def _found(page: Page, key: str) -> Dropped:
     if key in EMBEDDED:
         return pages.embedded(key)
     if key not in page.pictures:
-        raise InputError("the picture was forgotten; drop it again")
+        raise InputError("this picture is no longer here; add it again")
     return page.pictures[key]

@@ -27,14 +27,14 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="MODEL",
-        help="also start from this model; may be repeated; 'all': every one that comes with it",
+        help="another model to start from; can be repeated; 'all': every model of proxmatch",
     ),
 ]
-Out = Annotated[Path, typer.Option(help="folder for everything that is written")]
+Out = Annotated[Path, typer.Option(help="folder for the output")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
-Seed = Annotated[int, typer.Option(min=0, help="of everything that is random")]
+Seed = Annotated[int, typer.Option(min=0, help="seed of everything that is random")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps")]
-Threads = Annotated[int | None, typer.Option(min=1, help="of the CPU; all by default")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; all by default")]
 Problem = Annotated[str, typer.Option(help="a name that `proxmatch problems` lists")]
 Set = Annotated[
     list[str] | None,
@@ -43,27 +43,25 @@ Set = Annotated[
     ),
 ]
 Address = Annotated[
-    str | None, typer.Option(help="of ray: host:port of a cluster; one is started here by default")
+    str | None, typer.Option(help="host:port of a Ray cluster; one is started here by default")
 ]
-WorkerCount = Annotated[
-    int, typer.Option(min=1, help="of ray: processes, where it is started here")
-]
-Downscale = Annotated[int, typer.Option(min=1, help="the images first, by this factor")]
+WorkerCount = Annotated[int, typer.Option(min=1, help="processes of a Ray cluster started here")]
+Downscale = Annotated[int, typer.Option(min=1, help="reduce the images by this factor first")]
 Open = Annotated[
     bool | None,
-    typer.Option("--open/--no-open", help="the page (default: where there is a screen)"),
+    typer.Option("--open/--no-open", help="open the page (default: if there is a screen)"),
 ]
 Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps; the problem's by default")]
 
 
 class EngineChoice(StrEnum):
-    """Who computes."""
+    """Where to compute."""
 
     LOCAL = "local"
     RAY = "ray"
 
 
-Engine = Annotated[EngineChoice, typer.Option(help="who computes")]
+Engine = Annotated[EngineChoice, typer.Option(help="compute on this machine, or on Ray")]
 
 
 def compute(device: str, threads: int | None) -> torch.device:

@@ -8,65 +8,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxmatch.commands import _images, _screen
-from proxmatch.commands._options import (
-    Address,
-    Device,
-    Downscale,
-    Engine,
-    EngineChoice,
-    From,
-    Json,
-    MaybeModel,
-    Out,
-    Seed,
-    Set,
-    Threads,
-    WorkerCount,
-    compute,
-    load_sources,
-)
+from proxmatch.commands import _images, _options, _screen
 from proxmatch.methods import chosen, offered
 
 if TYPE_CHECKING:
     from proxmatch.learning import AdaptationResult
 
 RECORD = "adaptation.json"
+METHODS = "; ".join(f"{name}: {way.help}" for name, way in offered().items())
 
 
 def command(
-    out: Out,
-    model: MaybeModel = None,
-    sources: From = None,
+    out: _options.Out,
+    model: _options.MaybeModel = None,
+    sources: _options.From = None,
     images: Annotated[Path | None, typer.Option(help="folder of clean images")] = None,
-    method: Annotated[
-        str, typer.Option(help="; ".join(f"{name}: {m.help}" for name, m in offered().items()))
-    ] = "auto",
+    method: Annotated[str, typer.Option(help=METHODS)] = "auto",
     number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
-    downscale: Downscale = 1,
+    downscale: _options.Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
     measurements: Annotated[
         Path | None, typer.Option(help="folder of measurements, when there is no clean image")
     ] = None,
     problem: Annotated[
-        str | None, typer.Option(help="that decides what is best; needed with --measurements")
+        str | None,
+        typer.Option(help="problem that decides what is best; needed with --measurements"),
     ] = None,
-    options: Set = None,
-    engine: Engine = EngineChoice.LOCAL,
-    workers: WorkerCount = 2,
-    address: Address = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json: Json = False,
+    options: _options.Set = None,
+    engine: _options.Engine = _options.EngineChoice.LOCAL,
+    workers: _options.WorkerCount = 2,
+    address: _options.Address = None,
+    seed: _options.Seed = 0,
+    device: _options.Device = "cpu",
+    threads: _options.Threads = None,
+    json: _options.Json = False,
 ) -> None:
     """Adapt a denoiser to a few images, and say whether that helped.
 
-    Of several denoisers (--from), or of all that come with it if none is named, the one that is
-    nearest to the images is adapted. With --engine ray the candidates of auto that wait for no
-    other are tried at the same time. The result is written to OUT/model. Exit code 1: nothing
-    better was found.
+    Given several denoisers (--from), the one nearest to the images is adapted; given none, the
+    nearest of all that come with proxmatch. With --engine ray, candidates of auto that do not
+    depend on each other are tried at the same time. The result is written to OUT/model. Exit code
+    1: nothing better was found.
 
     Example: proxmatch adapt --images my-faces --problem deblurring --out adapted
 
@@ -81,15 +64,15 @@ def command(
     from proxmatch.errors import InputError
 
     if (images is None) == (measurements is None):
-        raise InputError("give --images (clean ones) or --measurements, one of the two")
+        raise InputError("give either --images (clean ones) or --measurements")
     if measurements is not None and problem is None:
         raise InputError("--measurements needs --problem: name the problem that made them")
     if measurements is not None and downscale > 1:
         raise InputError("--downscale is for clean images; measurements are taken as they are")
-    place = compute(device, threads)
-    choice = load_sources(model, sources, place)
+    place = _options.compute(device, threads)
+    choice = _options.load_sources(model, sources, place)
     source = next(iter(choice.values()))
-    _check(method, images, steps, budget, engine)
+    _check(method, images, steps, budget, engine is _options.EngineChoice.RAY)
     given = _images.pictures(images or measurements or out, number, source.channels, downscale)
     by = Workers(engine.value, workers, address, threads or 1)
     arguments: dict[str, Any] = {"method": method, "seed": seed, "workers": by}
@@ -102,7 +85,7 @@ def command(
     if problem is not None:
         arguments["problem"] = _problem(source, given, problem, options or [], images is not None)
     elif options:
-        raise InputError("--set is about a problem: name it with --problem")
+        raise InputError("--set changes a problem: name it with --problem")
     arguments |= {"steps": steps}
     arguments |= {"budget": budget} if images is not None and method == "auto" else {}
     with owned(out), _screen.interruptible(lambda: "the same command continues, or starts again"):
@@ -146,7 +129,7 @@ def _tried(result: AdaptationResult) -> Any:
 
 
 def _check(
-    method: str, images: Path | None, steps: int | None, budget: float | None, engine: EngineChoice
+    method: str, images: Path | None, steps: int | None, budget: float | None, ray: bool
 ) -> None:
     """Refuse options that do not apply to the method."""
     from proxmatch.errors import InputError
@@ -158,7 +141,7 @@ def _check(
         raise InputError(f"--steps is for methods that train, not {method}")
     if budget is not None and (way.role != "auto" or images is None):
         raise InputError("--budget is for --method auto with --images")
-    if engine is EngineChoice.RAY and (way.role != "auto" or budget is not None):
+    if ray and (way.role != "auto" or budget is not None):
         raise InputError("--engine ray is for --method auto without a --budget")
 
 

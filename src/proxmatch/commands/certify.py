@@ -7,38 +7,24 @@ from typing import Annotated
 
 import typer
 
-from proxmatch.commands import _images, _screen
-from proxmatch.commands._options import (
-    Device,
-    Downscale,
-    Iterations,
-    Json,
-    Model,
-    Out,
-    Problem,
-    Seed,
-    Set,
-    Threads,
-    compute,
-    load_model,
-)
+from proxmatch.commands import _images, _options, _screen
 
 
 def command(
-    model: Model,
-    reference: Annotated[str, typer.Option(help="the right denoiser: a model or its folder")],
+    model: _options.Model,
+    reference: Annotated[str, typer.Option(help="the right denoiser: a model, or its folder")],
     images: Annotated[Path, typer.Option(help="folder of clean images, to simulate with")],
-    out: Out,
-    problem: Problem = "deblurring",
-    options: Set = None,
-    number: Annotated[int, typer.Option(min=1, help="crops")] = 2,
+    out: _options.Out,
+    problem: _options.Problem = "deblurring",
+    options: _options.Set = None,
+    number: Annotated[int, typer.Option(min=1, help="number of crops")] = 2,
     size: Annotated[int, typer.Option(min=8, help="side of a crop")] = 64,
-    downscale: Downscale = 1,
-    iterations: Iterations = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json: Json = False,
+    downscale: _options.Downscale = 1,
+    iterations: _options.Iterations = None,
+    seed: _options.Seed = 0,
+    device: _options.Device = "cpu",
+    threads: _options.Threads = None,
+    json: _options.Json = False,
 ) -> None:
     """Check every inequality of the theory along reconstructions, against a reference.
 
@@ -53,9 +39,9 @@ def command(
     from proxmatch.theory import certify
     from proxmatch.theory.figure import draw
 
-    place = compute(device, threads)
-    target = load_model(reference, place)
-    denoisers = {"matched": target, "deployed": load_model(model, place)}
+    place = _options.compute(device, threads)
+    target = _options.load_model(reference, place)
+    denoisers = {"matched": target, "deployed": _options.load_model(model, place)}
     solved = make_problem(problem, size, options or [], channels=target.channels, device=place)
     crops = _images.crops(images, number, size, downscale, target.channels).to(place)
     y = solved.measure(crops, seed=seed)

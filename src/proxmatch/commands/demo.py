@@ -13,7 +13,8 @@ from proxmatch.commands._options import Json, Open, Out, Threads, compute
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from proxmatch.demo import Story, Written
+    from proxmatch.demo.output import Written
+    from proxmatch.demo.story import Story
 
 INDENT = 13 * " "
 
@@ -38,7 +39,9 @@ def command(
 
     again = _screen.interruptible(lambda: "the same command starts again")
     with owned(out), again, _screen.stages("loading") as begin:
-        from proxmatch.demo import REAL, STAGES, TINY, check, tell, write
+        from proxmatch.demo.output import check, write
+        from proxmatch.demo.setup import REAL, TINY
+        from proxmatch.demo.story import STAGES, tell
 
         compute("cpu", threads)
         plan = TINY if tiny else REAL
@@ -59,7 +62,7 @@ def command(
 
 
 def _table(story: Story) -> RenderableType:
-    """One line a method, one column a picture."""
+    """One line per method, one column per picture."""
     from proxmatch.demo.words import called
 
     names = [called(scene.about.name) for scene in story.scenes]

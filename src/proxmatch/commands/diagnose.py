@@ -9,49 +9,35 @@ from typing import Annotated, Any
 
 import typer
 
-from proxmatch.commands import _images, _screen
-from proxmatch.commands._options import (
-    Device,
-    Downscale,
-    From,
-    Iterations,
-    Json,
-    MaybeModel,
-    Seed,
-    Set,
-    Threads,
-    compute,
-    load_model,
-    load_sources,
-)
+from proxmatch.commands import _images, _options, _screen
 
 
 def command(
     images: Annotated[Path, typer.Option(help="folder of clean images of the new domain")],
-    model: MaybeModel = None,
-    sources: From = None,
+    model: _options.MaybeModel = None,
+    sources: _options.From = None,
     reference: Annotated[
         str | None, typer.Option(help="a denoiser that is right for them, if there is one")
     ] = None,
     problem: Annotated[
         list[str] | None, typer.Option(help="deblurring and super-resolution by default")
     ] = None,
-    options: Set = None,
-    number: Annotated[int, typer.Option(min=1, help="crops to look at")] = 8,
+    options: _options.Set = None,
+    number: Annotated[int, typer.Option(min=1, help="number of crops")] = 8,
     size: Annotated[int, typer.Option(min=25, help="side of a crop")] = 64,
-    downscale: Downscale = 1,
-    iterations: Iterations = None,
+    downscale: _options.Downscale = 1,
+    iterations: _options.Iterations = None,
     out: Annotated[Path | None, typer.Option(help="folder for diagnosis.json")] = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json: Json = False,
+    seed: _options.Seed = 0,
+    device: _options.Device = "cpu",
+    threads: _options.Threads = None,
+    json: _options.Json = False,
 ) -> None:
     """Is this denoiser mismatched for these images, and what does it cost?
 
-    It is compared with a Wiener filter, total variation, and the two models that remove noise best
-    from the images, of those of --from or of all that come with proxmatch. Without a name, the
-    nearest model is looked at. Exit code 1: mismatched for one of the problems.
+    It is compared with a Wiener filter, total variation, and the two models that denoise the images
+    best, among those of --from or all that come with proxmatch. Without a name, the nearest model
+    is diagnosed. Exit code 1: mismatched for one of the problems.
 
     Example: proxmatch diagnose gs-histology --images my-faces
     """
@@ -60,11 +46,11 @@ def command(
     from proxmatch.diagnosis import Grade, diagnose
     from proxmatch.problems import make_problem
 
-    place = compute(device, threads)
-    hand = load_sources(model, sources or ["all"], place)
+    place = _options.compute(device, threads)
+    hand = _options.load_sources(model, sources or ["all"], place)
     named = None if model is None or model == "all" else {model: hand[model]}
     channels = next(iter(hand.values())).channels
-    target = None if reference is None else load_model(reference, place)
+    target = None if reference is None else _options.load_model(reference, place)
     solved = [
         make_problem(name, size, options or [], channels=channels, device=place)
         for name in problem or ("deblurring", "super-resolution")

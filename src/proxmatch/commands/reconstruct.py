@@ -8,24 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxmatch.commands import _screen
-from proxmatch.commands._options import (
-    Address,
-    Device,
-    Engine,
-    EngineChoice,
-    Iterations,
-    Json,
-    Model,
-    Out,
-    Problem,
-    Seed,
-    Set,
-    Threads,
-    WorkerCount,
-    compute,
-    load_model,
-)
+from proxmatch.commands import _options, _screen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,32 +18,32 @@ SHOWN = 100
 
 
 def command(
-    model: Model,
+    model: _options.Model,
     files: Annotated[
         list[Path], typer.Argument(help="pictures, folders, .tar or HDF5 files of them")
     ],
-    problem: Problem,
-    out: Out,
-    options: Set = None,
+    problem: _options.Problem,
+    out: _options.Out,
+    options: _options.Set = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="the files are clean: degrade them first")
     ] = False,
     bits: Annotated[int | None, typer.Option(help="8 or 16; as in the file by default")] = None,
     format: Annotated[str, typer.Option(help="png or tif")] = "png",
-    iterations: Iterations = None,
+    iterations: _options.Iterations = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images handled together")] = None,
     tile: Annotated[int, typer.Option(min=32, help="side of the tiles of large images")] = 512,
     sheet: Annotated[
         bool,
         typer.Option("--sheet", help="before/after sheets, metrics.csv and index.html beside them"),
     ] = False,
-    engine: Engine = EngineChoice.LOCAL,
-    workers: WorkerCount = 2,
-    address: Address = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json: Json = False,
+    engine: _options.Engine = _options.EngineChoice.LOCAL,
+    workers: _options.WorkerCount = 2,
+    address: _options.Address = None,
+    seed: _options.Seed = 0,
+    device: _options.Device = "cpu",
+    threads: _options.Threads = None,
+    json: _options.Json = False,
 ) -> None:
     """Reconstruct pictures from their measurements, of any size and number.
 
@@ -71,8 +54,8 @@ def command(
 
     Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp
 
-    A .tar is read picture by picture, without unpacking it; of an HDF5 file that deepinv wrote, the
-    measurements are taken, or with --simulate the images.
+    A .tar is read picture by picture, without unpacking it. From an HDF5 file written by deepinv,
+    the measurements are read, or the images with --simulate.
 
     Example: proxmatch reconstruct gs-faces faces --problem super-resolution --set factor=2
     --simulate --out measured
@@ -81,9 +64,9 @@ def command(
     from proxmatch._internal.locks import owned
     from proxmatch.reconstruction.batch import FileBatch
 
-    place = compute(device, threads)
+    place = _options.compute(device, threads)
     job = FileBatch.planned(
-        load_model(model, place),
+        _options.load_model(model, place),
         model,
         files,
         problem,
@@ -103,17 +86,9 @@ def command(
         with _screen.bar(steps, "reconstructing") as advance:
             results = job.run(done, advance, Workers(engine.value, workers, address, threads or 1))
         if sheet:
-            from proxmatch.report.sheets import measured_again, write_sheets
+            from proxmatch.report.sheets import write_sheets
 
-            before = measured_again(
-                job.files,
-                job.model.channels,
-                problem,
-                options or [],
-                simulate=simulate,
-                seed=seed,
-            )
-            write_sheets(out, results, before, f"{problem}, {model}")
+            write_sheets(out, results, job.before, f"{problem}, {model}")
     record = {"out": str(out), "problem": problem, "model": model, "files": results}
     _screen.show(
         record, json, _table(results, problem, simulate), *_warned(results), f"wrote {out}"
@@ -152,15 +127,12 @@ def _table(results: dict[str, dict[str, Any]], problem: str, simulate: bool) -> 
     if len(results) > SHOWN:
         rows.append((f"and {len(results) - SHOWN} more", *[""] * (len(header) - 1)))
     if simulate and len(results) > 1:
-        means = [_mean([r[q] for r in results.values()]) for q in quality]
-        rows.append(("mean", "", "", "", *map(_number, means)))
+        from proxmatch.report.sheets import means
+
+        found = means(results)
+        rows.append(("mean", "", "", "", *(_number(found.get(q)) for q in quality)))
     return _screen.table(header, rows, problem)
 
 
 def _number(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else "-"
-
-
-def _mean(values: list[object]) -> float | None:
-    numbers = [v for v in values if isinstance(v, float)]
-    return sum(numbers) / len(numbers) if numbers else None

@@ -36,13 +36,12 @@ class ScaleChoice(StrEnum):
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="folder for what comes out")],
+    out: Annotated[Path, typer.Option(help="folder for the results")],
     scale: Annotated[
-        ScaleChoice | None,
-        typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU"),
+        ScaleChoice | None, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="images the source denoisers know (default: embedded)")
+        Path | None, typer.Option(help="images of the source denoisers (default: embedded)")
     ] = None,
     target: Annotated[
         Path | None, typer.Option(help="images to adapt to and to test on (default: embedded)")
@@ -52,32 +51,32 @@ def command(
     engine: Engine = EngineChoice.LOCAL,
     address: Address = None,
     workers: Annotated[
-        int | None, typer.Option(help="processes (default: one a core or GPU)")
+        int | None, typer.Option(help="processes (default: one per core or GPU)")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="in place of 0")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="0 by default")] = None,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, help="of any training and adaptation: to try a scale")
+        int | None,
+        typer.Option(min=1, help="limit of every training and adaptation, to try a scale"),
     ] = None,
     max_images: Annotated[
-        int | None, typer.Option(min=1, help="to test on in any row: to try a scale")
+        int | None, typer.Option(min=1, help="limit of test images in every row, to try a scale")
     ] = None,
     cells: Annotated[
         Path | None, typer.Option(help="folder of cells to share with other runs")
     ] = None,
-    parquet: Annotated[bool, typer.Option(help="tidy tables as Parquet too")] = False,
+    parquet: Annotated[bool, typer.Option(help="also write the tidy tables as Parquet")] = False,
     study: Annotated[
         str | None, typer.Option(help=f"in place of a scale: one of {', '.join(STUDY_NAMES)}")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="of a study: the folder that holds the image folders")
+        Path | None, typer.Option(help="for a study: the folder that holds the image folders")
     ] = None,
     models: Annotated[
-        str,
-        typer.Option(help="of a study: names, folders, or kind:file of published networks"),
+        str, typer.Option(help="for a study: names, folders, or kind:file of published networks")
     ] = "",
     only: Annotated[
         list[str] | None,
-        typer.Option(help="of a study: name=value, to compute cells with that setting alone"),
+        typer.Option(help="for a study: name=value, to compute only cells with that setting"),
     ] = None,
 ) -> None:
     """Run the paper's experiment: tables, claims with verdicts, figures, the page; or a study.
@@ -92,7 +91,7 @@ def command(
         _study(study, data, models, out, max_images, seed or 0, only or [], max_steps)
         return
     if scale is None:
-        raise InputError("say how large: quick, cpu or paper; or name a study with --study")
+        raise InputError("choose a scale (quick, cpu or paper), or name a study with --study")
     result, page = _experiment.run(
         scale.value,
         out,

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxmatch.commands import _screen
-from proxmatch.commands._options import (
-    Device,
-    Downscale,
-    Json,
-    Out,
-    Threads,
-    compute,
-    load_model,
-)
+from proxmatch.commands import _options, _screen
 
 if TYPE_CHECKING:
     from proxmatch.data.layouts import Split
@@ -26,21 +17,21 @@ def command(
     family: Annotated[
         str,
         typer.Argument(
-            help="lpn, gs, or a preset: lpn-compact, gs-paper ...; or the folder of a model to go "
-            "on from, such as `proxmatch import` writes"
+            help="lpn, gs, or a preset: lpn-compact, gs-paper ...; or the folder of a model to "
+            "continue from, such as `proxmatch import` writes"
         ),
     ],
     images: Annotated[Path, typer.Option(help="folder of clean images")],
-    out: Out,
+    out: _options.Out,
     config: Annotated[
         Path | None, typer.Option(help="settings as YAML, in place of the preset's")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="in place of the preset's")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="images a step")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="images per step")] = None,
     channels: Annotated[
-        int | None, typer.Option(help="1 for gray images, 3 for color; those of the preset")
+        int | None, typer.Option(help="1 for gray images, 3 for color; the preset's by default")
     ] = None,
-    downscale: Downscale = 1,
+    downscale: _options.Downscale = 1,
     validation: Annotated[
         int,
         typer.Option(
@@ -50,9 +41,9 @@ def command(
     seed: Annotated[
         int | None, typer.Option(min=0, help="of everything that is random; 0 by default")
     ] = None,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json: Json = False,
+    device: _options.Device = "cpu",
+    threads: _options.Threads = None,
+    json: _options.Json = False,
 ) -> None:
     """Train a denoiser on a folder of images; the same command continues after an interruption.
 
@@ -70,7 +61,7 @@ def command(
     from proxmatch.learning.progress import bar
     from proxmatch.learning.training import CROP, continued
 
-    place = compute(device, threads)
+    place = _options.compute(device, threads)
     name = family if family in PRESETS else f"{family}-compact"
     own = None
     if name not in PRESETS:
@@ -79,7 +70,7 @@ def command(
                 f"no family or preset {family!r}; there are lpn, gs, {', '.join(PRESETS)}, and "
                 "folders of models"
             )
-        name, own = family, load_model(family, place)
+        name, own = family, _options.load_model(family, place)
     preset = PRESETS[name] if own is None else continued(own, CROP)
     if own is not None and channels not in (None, own.channels):
         raise InputError(f"{family} is for {own.channels} channel(s), not {channels}")
@@ -94,11 +85,7 @@ def command(
 
     def opened(split: Split | None) -> ImageDomain:
         return ImageDomain(
-            images,
-            preset.size,
-            split=split,
-            downscale=downscale,
-            channels=preset.channels,
+            images, preset.size, split=split, downscale=downscale, channels=preset.channels
         )
 
     domain = opened("train" if validation else None)

@@ -47,10 +47,6 @@ _ORIENTATION, _BITS, _PHOTOMETRIC, _SAMPLES = 274, 258, 262, 277  # TIFF tags; E
 def load(path: Path, most: int = MAX_PIXELS) -> tuple[Pixels, str]:
     """The pixels of a file, and the SHA-256 of its bytes.
 
-    Args:
-        path: of the file.
-        most: pixels that a picture may have.
-
     Raises:
         DataError: with the reason, and without the path, if the file is not a complete picture.
     """

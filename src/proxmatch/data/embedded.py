@@ -77,12 +77,7 @@ def embedded(name: DomainName, size: int = 64) -> EmbeddedDomain:
 
 
 def embedded_picture(name: str, reduce: int = 2) -> Tensor:
-    """A whole picture made smaller by averaging, ``(3, H, W)`` in [0, 1].
-
-    Args:
-        name: of a function of ``skimage.data`` whose color picture is inside the wheel.
-        reduce: factor; what is left over at the right and bottom is cut off.
-    """
+    """A picture of ``skimage.data`` made smaller by averaging, ``(3, H, W)`` in [0, 1]."""
     loaded: Any = getattr(skimage.data, name)()
     array = np.asarray(loaded[0] if isinstance(loaded, tuple) else loaded)
     pixels = torch.from_numpy(array.copy()).permute(2, 0, 1).float() / 255

@@ -71,11 +71,6 @@ def read_file(
 def decode_image(content: bytes, path: Path, channels: int | None = 3) -> ImageFile:
     """A picture from the bytes of its file, as :func:`read_file` has it.
 
-    Args:
-        content: the bytes.
-        path: where they are from.
-        channels: of the tensor, 1 or 3; None for those of the file.
-
     Raises:
         DataError: they are not a complete picture.
     """

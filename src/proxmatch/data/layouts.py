@@ -35,17 +35,11 @@ _FACES, _PARTITION = "img_align_celeba", "list_eval_partition.txt"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the pictures are.
+    """Where the pictures are."""
 
-    Attributes:
-        folder: the one that holds them.
-        names: of the files, in natural order.
-        aligned: their subject is at the center (CelebA).
-    """
-
-    folder: Path
-    names: list[str]
-    aligned: bool
+    folder: Path  # the one that holds them
+    names: list[str]  # of the files, in natural order
+    aligned: bool  # their subject is at the center (CelebA)
 
 
 def find(root: Path, split: Split | None) -> Layout:

@@ -39,13 +39,9 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class StoredPicture(ABC):
-    """A picture that has not been read.
+    """A picture that has not been read."""
 
-    Attributes:
-        path: the file that holds it.
-    """
-
-    path: Path
+    path: Path  # the file that holds it
 
     @property
     @abstractmethod
@@ -95,17 +91,11 @@ class PictureFile(StoredPicture):
 
 @dataclass(frozen=True)
 class TarMember(StoredPicture):
-    """A file in an archive that is not compressed.
-
-    Attributes:
-        member: its name.
-        offset: of its first byte.
-        size: in bytes.
-    """
+    """A file in an archive that is not compressed."""
 
     member: str
-    offset: int
-    size: int
+    offset: int  # of its first byte
+    size: int  # in bytes
 
     @property
     def name(self) -> str:
@@ -131,15 +121,10 @@ class TarMember(StoredPicture):
 
 @dataclass(frozen=True)
 class HDF5Row(StoredPicture):
-    """An image or a measurement in an HDF5 file.
+    """An image or a measurement in an HDF5 file."""
 
-    Attributes:
-        field: the array that holds it.
-        index: its number there.
-    """
-
-    field: str
-    index: int
+    field: str  # the array that holds it
+    index: int  # its number there
 
     @property
     def name(self) -> str:
@@ -217,13 +202,15 @@ def _of_archive(path: Path) -> Iterator[TarMember]:
                 if not member.isreg() or member.issparse() or not _is_picture(name):
                     continue
                 if not name.isprintable() or len(name.encode()) > LONGEST_NAME:
-                    raise DataError(f"{path}: {name[:40]!r} ... is no name for a file: rename it")
+                    raise DataError(
+                        f"{path}: {name[:40]!r} ... is not a name for a file: rename it"
+                    )
                 if member.size > min(MAX_BYTES, size - member.offset_data):
                     raise DataError(f"{path}: {name} has more bytes than the archive, or too many")
                 found = True
                 yield TarMember(path, name, member.offset_data, member.size)
     except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
-        raise DataError(f"{path} is no tar archive, or a damaged one: {error}") from error
+        raise DataError(f"{path} is not a tar archive, or is damaged: {error}") from error
     if not found:
         raise DataError(f"no picture in {path} (endings {', '.join(SUFFIXES)})")
 
@@ -246,7 +233,7 @@ def _of_hdf5(path: Path, kind: str) -> Iterator[HDF5Row]:
                 )
             number = len(_field(file, fields[0]))
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{path} is no HDF5 file, or a damaged one: {error}") from error
+        raise DataError(f"{path} is not an HDF5 file, or is damaged: {error}") from error
     yield from (HDF5Row(path, fields[0], index) for index in range(number))
 
 

@@ -1,4 +1,4 @@
-"""Pieces of work side by side, one a core.
+"""Pieces of work side by side, one per core.
 
 On small pictures one piece on two cores is hardly faster than on one: two pieces at a time are.
 Each is done on a single thread, so what it finds does not depend on how many there are.

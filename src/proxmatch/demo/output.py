@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 from proxmatch.data import encode_image
 from proxmatch.demo.setup import Setup
 from proxmatch.demo.sheet import sheet
@@ -34,28 +34,18 @@ FORMAT = "proxmatch demo"
 
 @dataclass(frozen=True)
 class Written:
-    """Where everything is.
+    """Where everything is."""
 
-    Attributes:
-        page: the HTML file.
-        sheets: one PNG file for each picture.
-        record: what ``demo.json`` holds.
-    """
-
-    page: Path
-    sheets: tuple[Path, ...]
-    record: dict[str, Any]
+    page: Path  # the HTML file
+    sheets: tuple[Path, ...]  # one PNG file for each picture
+    record: dict[str, Any]  # what demo.json holds
 
 
 def check(plan: Setup, out: Path) -> None:
     """Refuse a folder in which something of another origin would be overwritten.
 
-    Args:
-        plan: of the demo that is to be written there.
-        out: the folder, which need not exist.
-
     Raises:
-        InputError: there is such a thing.
+        InputError: the folder holds such a file.
     """
     if (out / RECORD).exists():
         try:
@@ -75,18 +65,13 @@ def check(plan: Setup, out: Path) -> None:
 def write(story: Story, out: Path) -> Written:
     """Write everything; an earlier demo in the folder is replaced.
 
-    Args:
-        story: to be told.
-        out: an existing folder.
-
     Raises:
         InputError: the folder holds something of another origin; see :func:`check`.
     """
     check(story.plan, out)
     sheets = {f"{scene.about.name}.png": sheet(story, i) for i, scene in enumerate(story.scenes)}
     told = record(story)
-    text = json.dumps({"format": FORMAT, **told}, indent=1, allow_nan=False) + "\n"
-    write_together(out, {RECORD: text.encode()})  # from now on the folder is ours
+    write_json(out, RECORD, {"format": FORMAT, **told})  # from now on the folder is ours
     for name in FOLDERS[:2]:
         (out / name).mkdir(exist_ok=True)
     pictures = {f"{scene.about.name}.png": encode_image(scene.truth) for scene in story.scenes}

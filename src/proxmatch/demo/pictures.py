@@ -12,25 +12,15 @@ from proxmatch.data.embedded import embedded_picture
 
 
 def whole(name: str, reduce: int) -> Tensor:
-    """A picture in 8 bits, ``(3, H, W)`` in [0, 1].
-
-    Args:
-        name: of a function of ``skimage.data``.
-        reduce: factor by which it is made smaller first.
-    """
+    """A picture in 8 bits, ``(3, H, W)`` in [0, 1]."""
     return embedded_picture(name, reduce).mul(255).round().div(255)
 
 
 def crops(picture: Tensor, size: int, number: int) -> Tensor:
     """Square crops of a picture, ``(number, 3, size, size)``: busy ones, and one that is not.
 
-    The cells of a grid are put in order of their contrast. From the one in the middle to the one
-    of the highest contrast, so many are taken at even distances.
-
-    Args:
-        picture: ``(3, H, W)``, at least ``size`` on a side.
-        size: side of a crop.
-        number: of crops.
+    The cells of a grid are sorted by their contrast, and crops are taken at even distances from the
+    middle of that order to the highest contrast.
     """
     cells = picture.unfold(1, size, size).unfold(2, size, size)  # (3, rows, cols, size, size)
     cells = cells.permute(1, 2, 0, 3, 4).flatten(0, 1)

@@ -56,40 +56,24 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture, and what is known of it.
+    """A picture, and what is known of it."""
 
-    Attributes:
-        about: which one it is.
-        truth: ``(3, H, W)``.
-        measured: the same shape, in [0, 1] up to noise.
-        problem: what it was measured by.
-    """
-
-    about: Picture
-    truth: Tensor
-    measured: Tensor
-    problem: Problem
+    about: Picture  # which one it is
+    truth: Tensor  # (3, H, W)
+    measured: Tensor  # the same shape, in [0, 1] up to noise
+    problem: Problem  # what it was measured by
 
 
 @dataclass(frozen=True)
 class StoryRow:
-    """One method on all pictures.
+    """One method on all pictures."""
 
-    Attributes:
-        key: ``wrong``, ``adapted``, ``right``, ``wiener``, ``tv`` or ``none``.
-        name: for a table.
-        strength: as chosen, in words.
-        images: one for each picture, ``(3, H, W)``.
-        curves: of each, the PSNR of x_0 ... x_K in dB.
-        diverged: how many did.
-    """
-
-    key: str
-    name: str
-    strength: str
-    images: tuple[Tensor, ...]
-    curves: tuple[tuple[float, ...], ...]
-    diverged: int
+    key: str  # wrong, adapted, right, wiener, tv or none
+    name: str  # for a table
+    strength: str  # as chosen, in words
+    images: tuple[Tensor, ...]  # one for each picture, (3, H, W)
+    curves: tuple[tuple[float, ...], ...]  # of each, the PSNR of x_0 ... x_K in dB
+    diverged: int  # how many did
 
     @property
     def psnr(self) -> tuple[float, ...]:
@@ -104,21 +88,13 @@ class StoryRow:
 
 @dataclass(frozen=True)
 class Eigenvalues:
-    """The smallest eigenvalue of J_D at points z_k of one run, by Lanczos iteration.
+    """The smallest eigenvalue of J_D at points z_k of one run, by Lanczos iteration."""
 
-    Attributes:
-        picture: whose run.
-        at: the iterations k.
-        smallest: at each, an upper bound of the true one.
-        residuals: at each; some eigenvalue is within this distance.
-        lanczos: iterations spent at each.
-    """
-
-    picture: str
-    at: tuple[int, ...]
-    smallest: tuple[float, ...]
-    residuals: tuple[float, ...]
-    lanczos: int
+    picture: str  # whose run
+    at: tuple[int, ...]  # the iterations k
+    smallest: tuple[float, ...]  # at each, an upper bound of the true one
+    residuals: tuple[float, ...]  # at each; some eigenvalue is within this distance
+    lanczos: int  # iterations spent at each
 
     @property
     def least(self) -> float:
@@ -138,29 +114,17 @@ class Eigenvalues:
 
 @dataclass(frozen=True)
 class Story:
-    """Everything there is to tell.
+    """Everything there is to tell."""
 
-    Attributes:
-        plan: of what.
-        scenes: the pictures.
-        crops: what was adapted to and chosen on, ``(N, 3, size, size)``.
-        rows: the methods.
-        diagnosis: of the wrong denoiser, on the crops.
-        adapted: the adapted denoiser at its strength.
-        eigenvalues: of it, along a run.
-        warm: how many of the steps are of the warm start.
-        seconds: of the adaptation.
-    """
-
-    plan: Setup
-    scenes: tuple[Scene, ...]
-    crops: Tensor
-    rows: tuple[StoryRow, ...]
-    diagnosis: Diagnosis
-    adapted: ProximalDenoiser
-    eigenvalues: Eigenvalues
-    warm: int
-    seconds: float
+    plan: Setup  # of what
+    scenes: tuple[Scene, ...]  # the pictures
+    crops: Tensor  # what was adapted to and chosen on, (N, 3, size, size)
+    rows: tuple[StoryRow, ...]  # the methods
+    diagnosis: Diagnosis  # of the wrong denoiser, on the crops
+    adapted: ProximalDenoiser  # the adapted denoiser at its strength
+    eigenvalues: Eigenvalues  # of it, along a run
+    warm: int  # how many of the steps are of the warm start
+    seconds: float  # of the adaptation
 
     def row(self, key: str) -> StoryRow:
         """The one with this key."""
@@ -168,12 +132,7 @@ class Story:
 
 
 def tell(plan: Setup = REAL, on_stage: Callable[[str], None] = lambda stage: None) -> Story:
-    """Do what the plan says, in pieces side by side (:mod:`proxmatch.demo.cores`).
-
-    Args:
-        plan: the pictures and how much is done.
-        on_stage: called with what is waited for, one of :data:`STAGES`.
-    """
+    """Do what the plan says, in pieces side by side (:mod:`proxmatch.demo.cores`)."""
     ahead = iter(STAGES)
 
     def done(*pieces: Future[Any]) -> list[Any]:

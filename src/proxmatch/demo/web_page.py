@@ -10,7 +10,6 @@ from torch import Tensor
 
 from proxmatch._internal.palette import BLUE, BROWN, GRAY, RED
 from proxmatch.data import encode_image
-from proxmatch.demo.sheet import detail
 from proxmatch.demo.story import Story
 from proxmatch.demo.words import called, count, listed
 from proxmatch.methods import INK
@@ -34,25 +33,12 @@ LOOKS = {
 
 
 def pictures(story: Story, says: Sequence[str]) -> ShownPictures:
-    """The whole pictures: measured, by every method, and true.
-
-    Args:
-        story: what happened.
-        says: the same in sentences.
-    """
+    """The whole pictures: measured, by every method, and true."""
     return ShownPictures(tuple(says), tuple(_scene(story, i) for i in range(len(story.scenes))))
 
 
 def page(story: Story, whole: ShownPictures, certificate: str, commands: str, python: str) -> bytes:
-    """The page.
-
-    Args:
-        story: what happened.
-        whole: its pictures.
-        certificate: in one line.
-        commands: that do the same.
-        python: likewise.
-    """
+    """The page."""
     plan = story.plan
     best = [max(row.psnr[i] for row in story.rows) for i in range(len(story.scenes))]
     return document(
@@ -91,7 +77,7 @@ def _scene(story: Story, number: int) -> ShownPicture:
     about = WholePicture(
         name=name,
         label=called(name),
-        detail=detail(scene.about, *scene.truth.shape[1:]),
+        detail=scene.about.detail(*scene.truth.shape[1:]),
         views=[
             WholeView(key=key, label=label, psnr=psnr, file=f"{name}-{key}.png")
             for key, label, psnr, _ in shown

@@ -40,15 +40,10 @@ from proxmatch.errors import InputError, LevelWarning, NotConvergedWarning
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a denoiser sees.
+    """How far a denoiser sees."""
 
-    Attributes:
-        radius: D(x) at a pixel depends on x within this many pixels, along each axis.
-        multiple: its strides: shifts of x by multiples of it are shifts of D(x).
-    """
-
-    radius: int
-    multiple: int
+    radius: int  # D(x) at a pixel depends on x within this many pixels, along each axis
+    multiple: int  # its strides: shifts of x by multiples of it are shifts of D(x)
 
     @property
     def margin(self) -> int:
@@ -58,24 +53,17 @@ class Reach:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the weights of a family are adapted to a few images.
+    """How the weights of a family are adapted to a few images."""
 
-    Attributes:
-        epochs: of the paper's methods, over all inputs.
-        gamma: of proximal matching, per pixel; None for one that decreases (:class:`Geometric`).
-        clip: bound on the gradient; None for none.
-        looks: how often the model is assessed during a run, which for some families takes long.
-        rate: learning rate of a gentle training.
-        batch: images per step of it.
-        steps: number of its steps, with fewer than five images and with more.
-    """
-
-    epochs: int = 20
+    epochs: int = 20  # of the paper's methods, over all inputs
+    #: Of proximal matching, per pixel; None for one that decreases (Geometric).
     gamma: float | None = 0.025
-    clip: float | None = 0.02
+    clip: float | None = 0.02  # bound on the gradient; None for none
+    #: How often the model is assessed during a run, which for some families takes long.
     looks: int = 10
-    rate: float = 3e-4
-    batch: int = 4
+    rate: float = 3e-4  # learning rate of a gentle training
+    batch: int = 4  # images per step of it
+    #: Number of its steps, with fewer than five images and with more.
     steps: tuple[int, int] = (100, 100)
 
 
@@ -349,11 +337,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         return replace(found, iterations=spent)
 
     def regularizer(
-        self,
-        u: Tensor,
-        sigma: float | Tensor | None = None,
-        *,
-        inverse: Inverse | None = None,
+        self, u: Tensor, sigma: float | Tensor | None = None, *, inverse: Inverse | None = None
     ) -> Tensor:
         """R(u) = h*(u) - |u|^2 / 2, ``(B,)``, up to the constant that D does not determine.
 

@@ -40,51 +40,31 @@ FORMAT_VERSION = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 PRECISIONS = {torch.float32, torch.float64}
 #: Keys that were spelled differently in early checkpoints.
-SPELLED = {
-    "centre": "center",
-    "colours": "colors",
-    "licence": "license",
-    "optimiser": "optimizer",
-}
+SPELLED = {"centre": "center", "colours": "colors", "licence": "license", "optimiser": "optimizer"}
 
 
 class Transform(BaseModel):
-    """One transform of ``config.json``.
-
-    Attributes:
-        kind: its name in :data:`proxmatch.transforms.TRANSFORMS`.
-        settings: its arguments.
-        record: how it was chosen.
-    """
+    """One transform of ``config.json``."""
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: str
-    settings: dict[str, Any]
-    record: dict[str, Any] = {}
+    kind: str  # its name in proxmatch.transforms.TRANSFORMS
+    settings: dict[str, Any]  # its arguments
+    record: dict[str, Any] = {}  # how it was chosen
 
 
 class Checkpoint(BaseModel):
-    """The contents of ``config.json``.
-
-    Attributes:
-        format: always ``proxmatch``.
-        version: of the format.
-        family: one of :data:`proxmatch.denoisers.families.FAMILIES`.
-        architecture: fields of the configuration of that family.
-        weights: SHA-256 of the weights file, so that the two files cannot be mixed up.
-        record: how the weights came about: data, settings, versions, results.
-        transforms: what is done to the denoiser, in this order.
-    """
+    """The contents of ``config.json``."""
 
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["proxmatch"]
-    version: StrictInt = Field(ge=1)
-    family: str
-    architecture: dict[str, Any]
-    weights: str
-    record: dict[str, Any] = {}
+    version: StrictInt = Field(ge=1)  # of the format
+    family: str  # one of proxmatch.denoisers.families.FAMILIES
+    architecture: dict[str, Any]  # fields of the configuration of that family
+    weights: str  # SHA-256 of the weights file, so that the two files cannot be mixed up
+    record: dict[str, Any] = {}  # how the weights came about: data, settings, versions, results
+    #: What is done to the denoiser, in this order.
     transforms: list[Transform] = Field([], max_length=64)
 
 
@@ -118,15 +98,15 @@ def packed(denoiser: ProximalDenoiser) -> dict[str, bytes]:
     """The files that :func:`save` writes, by name."""
     if not isinstance(denoiser, ProximalDenoiser):
         raise CheckpointError(
-            f"{type(denoiser).__name__} is no denoiser of proxmatch; of a network of your own, "
-            "save GradientStep.of(network)"
+            f"{type(denoiser).__name__} is not a denoiser of proxmatch; to save a network of your "
+            "own, save GradientStep.of(network)"
         )
     denoiser, transforms = _unwrapped(denoiser)
     name = families.name_of(denoiser)
     if name is None:
         raise CheckpointError(
-            f"{type(denoiser).__name__} is no family that can be saved; of a "
-            "network of your own, save GradientStep.of(network)"
+            f"{type(denoiser).__name__} is not a family that can be saved; to save a network of "
+            "your own, save GradientStep.of(network)"
         )
     try:
         architecture = denoiser.configuration()
@@ -188,15 +168,7 @@ def unpacked(
     device: torch.device | str = "cpu",
     dtype: torch.dtype | None = None,
 ) -> ProximalDenoiser:
-    """The opposite of :func:`packed`; the rest is as in :func:`load`.
-
-    Args:
-        files: contents by name.
-        folder: they come from, for the error messages.
-        network: of your own class.
-        device: where to put the denoiser.
-        dtype: what to convert it to.
-    """
+    """The opposite of :func:`packed`; the rest is as in :func:`load`."""
     config = _read_config(files[CONFIG], folder / CONFIG)
     with torch.inference_mode(False):
         state = _read_weights(files[WEIGHTS], folder / WEIGHTS, config.weights)

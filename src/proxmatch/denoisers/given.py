@@ -260,12 +260,6 @@ def outputs(
 ) -> tuple[Tensor, Tensor]:
     """What a network makes of two images at two noise levels.
 
-    Args:
-        module: the network.
-        config: how it is called.
-        channels: image channels.
-        side: of the images.
-
     Raises:
         InputError: it cannot be called in this way, or does not return images.
     """

@@ -119,7 +119,7 @@ class GradientStepConfig(BaseModel):
         if isinstance(self.blocks, tuple) and (
             self.network != "scaled-unet" or len(self.blocks) != len(self.widths)
         ):
-            raise ValueError("one number of blocks a scale is for the scaled UNet, one a width")
+            raise ValueError("blocks per scale are for the scaled UNet, one number for each width")
         if (self.network == "given") is (self.given is None):
             raise ValueError("a given network, and no other, is described by 'given'")
         return self

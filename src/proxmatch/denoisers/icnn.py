@@ -70,48 +70,31 @@ def nonnegative(w: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """How one layer moves through space.
+    """How one layer moves through space."""
 
-    Attributes:
-        stride: stride of both convolutions.
-        padding: zeros around their inputs.
-        dense: the kernel spans its whole input, so that the convolution is a matrix product.
-    """
-
-    stride: int = 1
-    padding: int = 1
+    stride: int = 1  # stride of both convolutions
+    padding: int = 1  # zeros around their inputs
+    #: The kernel spans its whole input, so that the convolution is a matrix product.
     dense: bool = False
 
 
 class Weights(NamedTuple):
-    """The tensors of an input-convex network of n layers.
+    """The tensors of an input-convex network of n layers."""
 
-    Attributes:
-        lin: W_1 ... W_{n-1}, each ``(h_i, h_{i-1}, k, k)``, nonnegative.
-        res: S_0 ... S_{n-1}, each ``(h_i, C, k, k)``.
-        bias: b_0 ... b_{n-1}, each ``(h_i,)``.
-        tap: c_0 ... c_{n-1}, each ``(h_i,)``, nonnegative, or None where a layer has none.
-    """
-
-    lin: Sequence[Tensor]
-    res: Sequence[Tensor]
-    bias: Sequence[Tensor]
+    lin: Sequence[Tensor]  # W_1 ... W_{n-1}, each (h_i, h_{i-1}, k, k), nonnegative
+    res: Sequence[Tensor]  # S_0 ... S_{n-1}, each (h_i, C, k, k)
+    bias: Sequence[Tensor]  # b_0 ... b_{n-1}, each (h_i,)
+    #: c_0 ... c_{n-1}, each (h_i,), nonnegative, or None where a layer has none.
     tap: Sequence[Tensor | None]
 
 
 @dataclass
 class Trace:
-    """What the upward and downward passes leave behind, for every layer.
+    """What the upward and downward passes leave behind, for every layer."""
 
-    Attributes:
-        y: kappa y_i.
-        q: 1 + 2^(kappa a_i).
-        delta: delta_i.
-    """
-
-    y: list[Tensor] = field(default_factory=list)
-    q: list[Tensor] = field(default_factory=list)
-    delta: list[Tensor] = field(default_factory=list)
+    y: list[Tensor] = field(default_factory=list)  # kappa y_i
+    q: list[Tensor] = field(default_factory=list)  # 1 + 2^(kappa a_i)
+    delta: list[Tensor] = field(default_factory=list)  # delta_i
 
 
 # --- one layer: the linear map, its adjoint, its derivative in the weights -----------------------
@@ -186,14 +169,7 @@ def _softplus_(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def value(layers: Sequence[Layer], w: Weights, x: Tensor, beta: float) -> Tensor:
-    """psi(x), ``(B,)``, in plain differentiable operations.
-
-    Args:
-        layers: the n layers.
-        w: their weights.
-        x: input, ``(B, C, H, W)``.
-        beta: parameter of the softplus.
-    """
+    """psi(x), ``(B,)``, in plain differentiable operations."""
     psi = x.new_zeros(x.shape[0])
     y = x
     for i, layer in enumerate(layers):

@@ -50,14 +50,7 @@ def residual_scale(u: Tensor) -> Tensor:
 
 
 def by_formula(z: Tensor, value: Tensor, u: Tensor, tolerance: float) -> Inverse:
-    """An inverse that a formula gave, with its residual measured.
-
-    Args:
-        z: what the formula says, ``(B, C, H, W)``.
-        value: D(z).
-        u: what D(z) should be.
-        tolerance: on the relative residual.
-    """
+    """An inverse that a formula gave, with its residual measured."""
     residual = norm(value - u) / residual_scale(u)
     return Inverse(z, residual, torch.ones_like(residual).long(), residual <= tolerance)
 
@@ -124,14 +117,6 @@ def newton_cg(
     tightens with the residual (superlinear convergence). J_D is symmetric positive definite, so s
     is a descent direction of |D(z) - u|^2. The steps are solved for in float32: the next step
     corrects the error of that, and D(z) - u is in the precision of u.
-
-    Args:
-        linearize: z -> D(z) in the precision of u, and v -> J_D(z) v in float32.
-        u: right-hand sides, ``(B, ...)``.
-        start: where to start.
-        tolerance: on the residual.
-        max_iterations: bound on the number of Newton steps.
-        max_cg: bound on the products in one step.
     """
     scale = residual_scale(u)
     z = start.clone()
@@ -230,9 +215,9 @@ def anderson(
     return Inverse(best.view_as(u), residual, iterations, residual <= tolerance)
 
 
-#: The slope along a quasi-Newton step must fall to this fraction, in so many trials.
+#: The slope along a quasi-Newton step must fall to this fraction, within this many trials.
 FALLEN, TRIALS = 0.9, 5
-#: It gives up when so many evaluations have not halved the residual.
+#: It gives up when this many evaluations have not halved the residual.
 PATIENCE = 200
 #: Numbers that its memory may hold.
 MEMORY = 1 << 26
@@ -257,14 +242,6 @@ def quasi_newton(
     age and g = D(z) - u, the direction is -H g (Byrd, Nocedal and Schnabel, 1994):
 
         H g = c g + S R^{-T} ((I + c Y^T Y) R^{-1} S^T g - c Y^T g) - c Y R^{-1} S^T g.
-
-    Args:
-        step: z and the places of its images in the batch -> D(z).
-        u: right-hand sides, ``(B, ...)``.
-        start: where to start.
-        tolerance: on the residual.
-        max_iterations: bound on the evaluations of D.
-        memory: pairs that are kept, fewer of large images.
     """
     scale, goal, z = residual_scale(u), u.flatten(1), start.flatten(1)
     memory = max(2, min(memory, MEMORY // (2 * z.numel())))

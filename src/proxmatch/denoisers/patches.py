@@ -52,10 +52,6 @@ def _reflected(start: int, width: int, size: int) -> list[int]:
 def tilings(length: int, size: int) -> tuple[list[list[int]], list[list[float]], list[float]]:
     """Every patch of every tiling along one axis: its pixels, their contrast, and its weight.
 
-    Args:
-        length: pixels along the axis.
-        size: pixels along a patch.
-
     Returns:
         The ``size`` indices of each patch, as many factors of contrast, and weights w with
         sum_p w_p A_p^T A_p = Id.
@@ -90,19 +86,12 @@ def _axis(length: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class _Tiles:
-    """Some patches of some images.
+    """Some patches of some images."""
 
-    Attributes:
-        images: which images.
-        index: flat pixel indices, ``(P, size, size)``.
-        contrast: of these pixels, the same shape.
-        weight: of the patches, ``(P,)``.
-    """
-
-    images: slice
-    index: Tensor
-    contrast: Tensor
-    weight: Tensor
+    images: slice  # which images
+    index: Tensor  # flat pixel indices, (P, size, size)
+    contrast: Tensor  # of these pixels, the same shape
+    weight: Tensor  # of the patches, (P,)
 
     def linear(self, x: Tensor) -> Tensor:
         """A x: ``(B, C, H, W)`` -> ``(B * P, C, size, size)``."""

@@ -64,12 +64,7 @@ class PlainDenoiser(ProximalDenoiser):
         module = denoiser if isinstance(denoiser, nn.Module) else Function(denoiser)
         self.name = name_of(module)
         config = describe(
-            module,
-            channels,
-            told=told,
-            residual=residual,
-            multiple=multiple,
-            differentiable=False,
+            module, channels, told=told, residual=residual, multiple=multiple, differentiable=False
         )
         self.network = Given(module, config)
         self.reads = config.told != "nothing" and not torch.equal(

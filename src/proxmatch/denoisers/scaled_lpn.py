@@ -36,15 +36,6 @@ Without that bound rho crept above one, and whatever passed the threshold there 
 step of PnP-PGD: with squares in all layers it diverged on 16 of 16 faces, with squares of direct
 units and no bound on 4 of 16 photographs.
 
-**What bounds the largest eigenvalue of J_D.** phi' and phi'' are in [0, 1]. So with
-g_i = d psi / d y_i <= G_i := c_i + sum_j W_ji^T gamma_j G_j, the Hessian of psi_s is at most
-
-    rho + sum_j max(G_j) |da_j / dz|^2,
-    |da_i / dz| <= |gamma_i| (|S_i| + sum_j |W_ij| |da_j / dz|),
-
-whatever the input: :meth:`ScaledLPN.expansion`. It is safe and loose. An eigenvalue above one at
-some places does no harm: a good denoiser has one wherever it has to decide between two images.
-
 **alpha_s** rises to 1 as s falls to 0, as it does for the best denoiser, which has to change
 nothing there: alpha_s = alpha + (1 - alpha) / (1 + (s / knee)^2). D_s^{-1} is 1/alpha_s-Lipschitz.
 
@@ -161,17 +152,11 @@ class _Level:
 
 @dataclass
 class _Trace:
-    """What the upward pass leaves behind, by layer.
+    """What the upward pass leaves behind, by layer."""
 
-    Attributes:
-        squared: S_0 z, what the units that have squares see, with a ring around the image.
-        slope: phi'(a) = p of the other layers.
-        y: phi(a) of the other layers.
-    """
-
-    squared: Tensor
-    slope: dict[str, Tensor]
-    y: dict[str, Tensor]
+    squared: Tensor  # S_0 z, what the units that have squares see, with a ring around the image
+    slope: dict[str, Tensor]  # phi'(a) = p of the other layers
+    y: dict[str, Tensor]  # phi(a) of the other layers
 
 
 class ScaledLPN(ProximalDenoiser):
@@ -307,46 +292,6 @@ class ScaledLPN(ProximalDenoiser):
         return float(self.config.convexity(level))
 
     @torch.no_grad()
-    def expansion(self, sigma: float | None = None) -> float:
-        """An upper bound of the eigenvalues of J_D for every input; see the module's text.
-
-        It is safe, not tight: norms of convolutions are bounded by sums over their taps.
-
-        Args:
-            sigma: noise level; None means the denoiser's own.
-        """
-        place = self.filters["fine"]
-        at = self._levels(place.new_zeros(1, self.channels, 1, 1), sigma)
-        level, weights = self._at(at), self._weights()
-        largest = {SQUARED: 1.0} | {n: float(p.amax()) for n, p in level.gain.items()}
-        # |view of the image|: packing pixels changes no norm, the mean of four halves it.
-        norm = {n: (1.0, 1.0, 0.5)[SCALE[n]] * _norm(self._filters(n)) for n in self.filters}
-        tangent = {layer.name: 2**0.5 * largest[layer.name] * norm[layer.name] for layer in DIRECT}
-        for layer in DEEP:
-            below = sum(
-                _norm(weights[_read(layer, name)]) * _spread(layer, name) * tangent[name]
-                for name in layer.reads
-            )
-            tangent[layer.name] = largest[layer.name] * (norm[layer.name] + below)
-        most: dict[str, Tensor] = {}  # G
-        total = 0.0
-        for layer in reversed(DEEP):
-            name = layer.name
-            g = level.tap[name].flatten() + most.get(name, 0.0)
-            total += float(g.amax()) * tangent[name] ** 2
-            delta = g * level.gain[name].flatten()
-            for other in layer.reads:  # taps of the kernel that meet one unit below
-                read = weights[_read(layer, other)]
-                meet = 4.0 if SCALE[other] > layer.scale else 1.0
-                _add(most, other, meet * torch.einsum("o,oikl->i", delta, read))
-        for layer in DIRECT:
-            name = layer.name
-            taps = torch.stack(level.back).sum(0) if name == SQUARED else level.tap[name]
-            total += float((most[name] + taps.flatten()).amax()) * tangent[name] ** 2
-        alpha = float(self.config.convexity(at))
-        return alpha + (1 - alpha) * (total + self.growth())
-
-    @torch.no_grad()
     def growth(self) -> float:
         """Rho: far from the center D grows by a factor of at most alpha_s + (1 - alpha_s) rho."""
         return float(torch.linalg.matrix_norm(self._filters(SQUARED).flatten(1), 2)) ** 2
@@ -452,13 +397,7 @@ def _on(u: Tensor, level: _Level) -> Tensor:
 
 
 def _passed(u: Tensor, g: Tensor, level: _Level) -> Tensor:
-    """What the units that have squares pass down, ``(B, F, H, W)``.
-
-    Args:
-        u: S_0 z, ``(B, F, H, W)``.
-        g: what the layers above ask of them, ``(B, 2 F, H, W)``.
-        level: taps and thresholds.
-    """
+    """What the units that have squares pass down, ``(B, F, H, W)``."""
     on = _on(u, level)
     delta = on / OVERLAP + g * on.clamp(max=1)
     for width, tap in zip(WIDTHS, level.back, strict=True):
@@ -512,20 +451,6 @@ def _adjoint(delta: Tensor, weight: Tensor, layer: _Layer, below: str) -> Tensor
     if SCALE[below] < layer.scale:
         return F.conv_transpose2d(delta, weight, stride=2)
     return F.conv_transpose2d(4 * F.avg_pool2d(delta, 2), weight)
-
-
-def _spread(layer: _Layer, below: str) -> float:
-    """Norm of the step after the convolution: a coarse pixel becomes four equal ones."""
-    return 2.0 if SCALE[below] > layer.scale else 1.0
-
-
-def _norm(weight: Tensor) -> float:
-    """A bound of the norm of a convolution: the sum of those of its taps.
-
-    A 2 x 2 convolution with stride 2 is a matrix from four pixels to one, whose norm is no larger.
-    """
-    taps = weight.detach().flatten(2).permute(2, 0, 1)
-    return float(torch.linalg.matrix_norm(taps.double(), 2).sum())
 
 
 def _framed(z: Tensor) -> Tensor:

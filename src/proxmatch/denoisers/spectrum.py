@@ -104,13 +104,7 @@ def jacobian_spectrum(
 
 @torch.no_grad()
 def lanczos(matvec: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> Spectrum:
-    """Lanczos iteration with full reorthogonalization, one symmetric matrix per image.
-
-    Args:
-        matvec: v -> A v on ``(B, ...)``, block diagonal over the batch.
-        start: first vectors, ``(B, ...)``.
-        iterations: dimension of the Krylov space, at most that of the matrix.
-    """
+    """Lanczos iteration with full reorthogonalization, one symmetric matrix per image."""
     shape, n = start.shape, start[0].numel()
     iterations = min(iterations, n)
     generator = torch.Generator().manual_seed(20_210)  # unrelated to the seeds of a start

@@ -130,10 +130,6 @@ def tiled(denoiser: ProximalDenoiser, tile: int = TILE) -> ProximalDenoiser:
     """A denoiser for images of any size in bounded memory, where that is possible.
 
     Transforms stay as they are, around a :class:`Tiled` core.
-
-    Args:
-        denoiser: D; it is held, not copied.
-        tile: see :class:`Tiled`.
     """
     if denoiser.core.reach is None:
         return denoiser

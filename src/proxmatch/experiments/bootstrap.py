@@ -25,30 +25,19 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its percentile interval of 95 %.
+    """An estimate with its percentile interval of 95 %."""
 
-    Attributes:
-        effect: the estimate.
-        low: lower end.
-        high: upper end.
-    """
-
-    effect: float
-    low: float
-    high: float
+    effect: float  # the estimate
+    low: float  # lower end
+    high: float  # upper end
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """How often each set and each image is drawn, resample by resample.
+    """How often each set and each image is drawn, resample by resample."""
 
-    Attributes:
-        sets: shares, ``(R, S)``, each line sums to 1.
-        images: shares, ``(R, I)``.
-    """
-
-    sets: Array
-    images: Array
+    sets: Array  # shares, (R, S), each line sums to 1
+    images: Array  # shares, (R, I)
 
     @classmethod
     def draw(cls, sets: int, images: int, resamples: int, name: str) -> Resampling:
@@ -70,11 +59,6 @@ class Resampling:
 
 
 def interval(effect: float, resampled: Array) -> Interval:
-    """The percentile interval of a statistic.
-
-    Args:
-        effect: its value on the data.
-        resampled: its values on the resamples, ``(R,)``.
-    """
+    """The percentile interval of a statistic."""
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(effect), float(low), float(high))

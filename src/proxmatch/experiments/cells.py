@@ -34,45 +34,25 @@ CODE: dict[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of work.
+    """One piece of work."""
 
-    Attributes:
-        kind: what is done.
-        key: the address.
-        settings: what decides the result, JSON values.
-        needs: addresses of other cells, by what they are needed as.
-        label: its place in the tables.
-    """
-
-    kind: Kind
-    key: str
-    settings: Mapping[str, Any]
-    needs: Mapping[str, str]
-    label: Label
+    kind: Kind  # what is done
+    key: str  # the address
+    settings: Mapping[str, Any]  # what decides the result, JSON values
+    needs: Mapping[str, str]  # addresses of other cells, by what they are needed as
+    label: Label  # its place in the tables
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell leaves behind.
+    """What a cell leaves behind."""
 
-    Attributes:
-        result: JSON values.
-        files: contents by name.
-    """
-
-    result: dict[str, Any]
-    files: dict[str, bytes]
+    result: dict[str, Any]  # JSON values
+    files: dict[str, bytes]  # contents by name
 
 
 def cell(kind: Kind, settings: Mapping[str, Any], label: Label, **needs: Cell | None) -> Cell:
-    """A cell with its address.
-
-    Args:
-        kind: what is done.
-        settings: JSON values.
-        label: its place in the tables.
-        needs: cells whose outcome it needs; None for none.
-    """
+    """A cell with its address."""
     keys = {role: need.key for role, need in needs.items() if need is not None}
     code = code_digest(*CORE, "experiments/work.py", *CODE[kind])
     content = {"kind": kind, "code": code, "settings": settings, "needs": keys}
@@ -89,9 +69,6 @@ class Store:
     """Outcomes in a folder: ``KEY.json`` each, and a folder ``KEY`` where there are files.
 
     The JSON file is written last and says that all is there.
-
-    Args:
-        folder: made if it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:

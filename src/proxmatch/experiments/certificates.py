@@ -11,7 +11,7 @@ from torch import Tensor
 from proxmatch._internal.files import write_together
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.cells import Cell, Outcome, Store
-from proxmatch.experiments.collect import Line, csv_text
+from proxmatch.experiments.collect import Line, csv_lines
 from proxmatch.experiments.drawn import figure_files
 from proxmatch.problems import Problem
 from proxmatch.theory import certify
@@ -24,14 +24,7 @@ def certificate(
     problem: Problem,
     reference: ProximalDenoiser,
 ) -> Outcome:
-    """Certify runs against the reference, in float64 on their device: JSON, figure and numbers.
-
-    Args:
-        denoisers: by name.
-        measurements: y.
-        problem: what they were measured by.
-        reference: D*.
-    """
+    """Certify runs against the reference, in float64 on their device: JSON, figure and numbers."""
     found = certify(denoisers, measurements, problem, reference=reference)
     files = figure_files(draw(found), "certificate")
     told: dict[str, Any] = found.to_dict()
@@ -42,7 +35,7 @@ def certificate(
         for image, values in enumerate(images)
         for k, value in enumerate(values)
     ]
-    files["certificate.csv"] = csv_text(("denoiser", "image", "k", "curve", "value"), lines)
+    files["certificate.csv"] = csv_lines(("denoiser", "image", "k", "curve", "value"), lines)
     shares = {name: run["share"] for name, run in told["runs"].items()}
     return Outcome({"status": "completed", "shares": shares, "certificate": told}, files)
 

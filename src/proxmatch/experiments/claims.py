@@ -27,50 +27,29 @@ Statistic = Callable[[Sequence[Array]], Array]
 
 @dataclass(frozen=True)
 class Driver:
-    """The comparison of a claim with one thing changed.
+    """The comparison of a claim with one thing changed."""
 
-    Attributes:
-        control: what is changed.
-        says: the comparison in words.
-        arms: whose difference it is.
-        alone: it is the effect of the change by itself, not the comparison under it.
-    """
-
-    control: str
-    says: str
-    arms: tuple[Setting, Setting]
-    alone: bool = False
+    control: str  # what is changed
+    says: str  # the comparison in words
+    arms: tuple[Setting, Setting]  # whose difference it is
+    alone: bool = False  # it is the effect of the change by itself, not the comparison under it
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement.
-
-    Attributes:
-        id: its name.
-        statement: in words.
-        paper: what the paper reports.
-        where: family, source, problem and n; the method is not used.
-        arms: of the comparison.
-        value: what is compared.
-        statistic: of the means of the arms; positive speaks for the claim.
-        threshold: what it must exceed.
-        unit: of the effect.
-        scale: of the effect to its unit.
-        drivers: the controls.
-    """
+    """One statement."""
 
     id: str
-    statement: str
-    paper: str
-    where: Setting
-    arms: tuple[Setting, ...]
-    value: str = "psnr"
-    statistic: Statistic = difference
-    threshold: float = 0.0
-    unit: str = "dB"
-    scale: float = 1.0
-    drivers: tuple[Driver, ...] = ()
+    statement: str  # in words
+    paper: str  # what the paper reports
+    where: Setting  # family, source, problem and n; the method is not used
+    arms: tuple[Setting, ...]  # of the comparison
+    value: str = "psnr"  # what is compared
+    statistic: Statistic = difference  # of the means of the arms; positive speaks for the claim
+    threshold: float = 0.0  # what it must exceed
+    unit: str = "dB"  # of the effect
+    scale: float = 1.0  # of the effect to its unit
+    drivers: tuple[Driver, ...] = ()  # the controls
 
 
 def verdict(found: Interval, threshold: float = 0.0) -> Verdict:

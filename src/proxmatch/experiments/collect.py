@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import csv_text, write_together
 from proxmatch.experiments.cells import Cell, Store
 from proxmatch.records import PER_IMAGE, Label
 
@@ -29,21 +27,13 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class ReconstructionScores:
-    """The figures of one reconstruction cell, by image.
+    """The figures of one reconstruction cell, by image."""
 
-    Attributes:
-        label: which it is.
-        ids: of the images.
-        values: ``psnr``, ``ssim``, ``gap``, ``lipschitz``, ...: ``(images,)``, NaN where missing.
-        curves: PSNR of every image and iteration, ``(images, K + 1)``, if it was kept.
-        result: the cell's own JSON values.
-    """
-
-    label: Label
-    ids: tuple[str, ...]
-    values: dict[str, Array]
-    curves: Array | None
-    result: Line = field(repr=False)
+    label: Label  # which it is
+    ids: tuple[str, ...]  # of the images
+    values: dict[str, Array]  # psnr, ssim, gap, lipschitz, ...: (images,), NaN where missing
+    curves: Array | None  # PSNR of every image and iteration, (images, K + 1), if it was kept
+    result: Line = field(repr=False)  # the cell's own JSON values
 
 
 def reconstructions(cells: Iterable[Cell], store: Store) -> list[ReconstructionScores]:
@@ -106,14 +96,9 @@ def cell_lines(cells: Sequence[Cell], store: Store) -> list[Line]:
     return lines
 
 
-def csv_text(columns: Sequence[str], lines: Iterable[Line]) -> bytes:
+def csv_lines(columns: Sequence[str], lines: Iterable[Line]) -> bytes:
     """Lines as CSV; a value that is missing is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow({k: "" if v is None else v for k, v in line.items()})
-    return text.getvalue().encode()
+    return csv_text(columns, ([line.get(c) for c in columns] for line in lines)).encode()
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
@@ -135,7 +120,7 @@ def write(
         "iterations": (ITERATIONS, iteration_lines(found)),
         "cells": (CELLS, cell_lines(cells, store)),
     }
-    write_together(out, {f"{name}.csv": csv_text(*table) for name, table in tables.items()})
+    write_together(out, {f"{name}.csv": csv_lines(*table) for name, table in tables.items()})
     if parquet:
         pa: Any = import_module("pyarrow")
         pq: Any = import_module("pyarrow.parquet")

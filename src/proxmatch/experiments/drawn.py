@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxmatch._internal.files import write_json, write_together
-from proxmatch.experiments.collect import Line, csv_text
+from proxmatch.experiments.collect import Line, csv_lines
 from proxmatch.plots import rendered
 
 if TYPE_CHECKING:
@@ -19,23 +19,14 @@ DPI = 200
 
 @dataclass(frozen=True)
 class Drawn:
-    """One figure.
+    """One figure."""
 
-    Attributes:
-        name: of its files.
-        title: a short one.
-        caption: what there is to see.
-        alt: for those who cannot see it.
-        figure: the drawing.
-        lines: the numbers behind it.
-    """
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    figure: Figure
-    lines: list[Line] = field(repr=False)
+    name: str  # of its files
+    title: str  # a short one
+    caption: str  # what there is to see
+    alt: str  # for those who cannot see it
+    figure: Figure  # the drawing
+    lines: list[Line] = field(repr=False)  # the numbers behind it
 
 
 def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
@@ -47,18 +38,12 @@ def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
 
 
 def write(out: Path, drawn: Sequence[Drawn], others: Sequence[dict[str, str]] = ()) -> None:
-    """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``.
-
-    Args:
-        out: folder of the experiment.
-        drawn: the figures.
-        others: entries of the index for figures that are there already.
-    """
+    """Write ``figures/NAME.{png,pdf,csv}`` and ``figures/index.json``."""
     folder = out / "figures"
     folder.mkdir(exist_ok=True)
     for one in drawn:
         columns = list(dict.fromkeys(column for line in one.lines for column in line))
-        table = {f"{one.name}.csv": csv_text(columns, one.lines)}
+        table = {f"{one.name}.csv": csv_lines(columns, one.lines)}
         write_together(folder, {**table, **figure_files(one.figure, one.name)})
     index = [
         *({"name": d.name, "title": d.title, "caption": d.caption, "alt": d.alt} for d in drawn),

@@ -52,15 +52,6 @@ def run(
 ) -> None:
     """Compute all cells that the store does not have.
 
-    Args:
-        cells: each after those it needs.
-        store: gets the outcomes; holds the images as ``inputs.safetensors``.
-        shop: where cells are computed.
-        engine: ``local`` or ``ray``.
-        workers: processes; :func:`default_workers` unless given.
-        address: of a Ray cluster; one is started on this machine unless given.
-        on_done: called with each cell that was computed.
-
     Raises:
         EngineError: a cell killed its worker again and again.
     """

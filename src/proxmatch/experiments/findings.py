@@ -14,26 +14,15 @@ from proxmatch.records import Setting
 
 @dataclass(frozen=True)
 class Contrast:
-    """A statistic of several arms.
+    """A statistic of several arms."""
 
-    Attributes:
-        found: effect and interval.
-        sets: how many adaptation sets it rests on.
-        images: how many test images.
-    """
-
-    found: Interval
-    sets: int
-    images: int
+    found: Interval  # effect and interval
+    sets: int  # how many adaptation sets it rests on
+    images: int  # how many test images
 
 
 class Findings:
-    """All reconstructions, by arm and set.
-
-    Args:
-        found: the reconstructions.
-        resamples: of the bootstrap.
-    """
+    """All reconstructions, by arm and set."""
 
     def __init__(self, found: Iterable[ReconstructionScores], resamples: int) -> None:
         self.resamples = resamples
@@ -51,7 +40,7 @@ class Findings:
         return sorted(set.intersection(*own)) if own else [0]
 
     def matrices(self, arms: Sequence[Setting], value: str) -> list[Array] | None:
-        """One matrix ``(S, I)`` an arm, or ``(S, I, K + 1)`` for ``curves``.
+        """One matrix ``(S, I)`` per arm, or ``(S, I, K + 1)`` for ``curves``.
 
         Over the sets they share and the images for which all of them have the value; None if there
         is no such set or image.

@@ -26,22 +26,15 @@ SHOWN = 31
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Images in memory.
+    """Images in memory."""
 
-    Attributes:
-        test: to be measured and reconstructed, ``(N, C, H, W)``.
-        ids: their names.
-        sets: images to adapt to, by the number of the set, ``(n, C, H, W)``: sets of fewer images
-            are the first of these.
-        names: their names, by set.
-        samples: some of the source domain, to show.
-    """
-
-    test: Tensor
-    ids: tuple[str, ...]
+    test: Tensor  # to be measured and reconstructed, (N, C, H, W)
+    ids: tuple[str, ...]  # their names
+    #: Images to adapt to, by the number of the set, (n, C, H, W): sets of fewer images are the
+    #: first of these.
     sets: dict[int, Tensor]
-    names: dict[int, tuple[str, ...]]
-    samples: Tensor
+    names: dict[int, tuple[str, ...]]  # their names, by set
+    samples: Tensor  # some of the source domain, to show
 
     def to_bytes(self) -> bytes:
         """As safetensors."""
@@ -67,19 +60,12 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What was found in the folders.
+    """What was found in the folders."""
 
-    Attributes:
-        inputs: the images in memory.
-        record: what there is, with fingerprints, for the manifest.
-        folders: to train on, by ``source`` and ``target``; none for the embedded domains.
-        embedded: names of the embedded domains, when no folders are given.
-    """
-
-    inputs: Inputs
-    record: dict[str, Any]
-    folders: dict[str, Path]
-    embedded: dict[str, str]
+    inputs: Inputs  # the images in memory
+    record: dict[str, Any]  # what there is, with fingerprints, for the manifest
+    folders: dict[str, Path]  # to train on, by source and target; none for the embedded domains
+    embedded: dict[str, str]  # names of the embedded domains, when no folders are given
 
 
 def look(scale: Scale, source: str | Path | None, target: str | Path | None) -> Data:

@@ -31,42 +31,26 @@ from proxmatch.problems import Problem
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured.
+    """How much is measured."""
 
-    Attributes:
-        gap_images: the first images, for which the gap is measured.
-        lipschitz_images: the first images, for which L is estimated.
-        lipschitz_at: iterations k at whose queries it is.
-        lanczos: iterations of that estimate.
-        batch: images reconstructed together.
-    """
-
-    gap_images: int = 0
-    lipschitz_images: int = 0
-    lipschitz_at: tuple[int, ...] = (1, 40)
-    lanczos: int = 40
-    batch: int = 25
+    gap_images: int = 0  # the first images, for which the gap is measured
+    lipschitz_images: int = 0  # the first images, for which L is estimated
+    lipschitz_at: tuple[int, ...] = (1, 40)  # iterations k at whose queries it is
+    lanczos: int = 40  # iterations of that estimate
+    batch: int = 25  # images reconstructed together
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of B images over K iterations; NaN where nothing was measured.
+    """Figures of B images over K iterations; NaN where nothing was measured."""
 
-    Attributes:
-        psnr: of x_0 ... x_K in dB, the last sound value after an image has diverged, ``(B, K+1)``.
-        ssim: of the last iterate, ``(B,)``.
-        gap: at z_1 ... z_K, not in per cent, ``(B, K)``.
-        lipschitz: L at the chosen queries, ``(B, Q)``.
-        lipschitz_at: which these are.
-        diverged: how many images diverged.
-    """
-
+    #: Of x_0 ... x_K in dB, the last sound value after an image has diverged, (B, K+1).
     psnr: Tensor
-    ssim: Tensor
-    gap: Tensor
-    lipschitz: Tensor
-    lipschitz_at: tuple[int, ...]
-    diverged: int
+    ssim: Tensor  # of the last iterate, (B,)
+    gap: Tensor  # at z_1 ... z_K, not in per cent, (B, K)
+    lipschitz: Tensor  # L at the chosen queries, (B, Q)
+    lipschitz_at: tuple[int, ...]  # which these are
+    diverged: int  # how many images diverged
 
     def to_json(self, ids: Sequence[str], curves: bool) -> dict[str, Any]:
         """Values per image and mean curves, NaN as None; with ``curves`` the PSNR of every step."""
@@ -110,18 +94,7 @@ def measure(
     seed: int = 0,
     iterations: int | None = None,
 ) -> Measured:
-    """Degrade images, reconstruct them, and measure.
-
-    Args:
-        denoiser: D.
-        truth: the images, ``(B, C, H, W)``, where the problem lives.
-        problem: what to reconstruct from.
-        ids: their names, which seed the noise.
-        reference: D*, for the gap; where it is the denoiser itself, the gap is 0.
-        effort: how much is measured.
-        seed: of the noise.
-        iterations: of PnP, if not those of the problem; curves stay at their last value after it.
-    """
+    """Degrade images, reconstruct them, and measure."""
     effort = effort or Effort()
     total = problem.iterations
     gap_images = effort.gap_images if reference is not None else 0

@@ -26,15 +26,10 @@ FULL = ("extreme", REFERENCE)
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a denoiser comes from.
+    """Where a denoiser comes from."""
 
-    Attributes:
-        settings: of its cell.
-        outcome: of its cell, where it is taken and not trained.
-    """
-
-    settings: dict[str, Any]
-    outcome: Outcome | None = None
+    settings: dict[str, Any]  # of its cell
+    outcome: Outcome | None = None  # of its cell, where it is taken and not trained
 
 
 def origin(
@@ -44,13 +39,6 @@ def origin(
 
     In this order: the one that is given; the one that comes with proxmatch and was trained on just
     these images (or, for the embedded domains, on such images); a training.
-
-    Args:
-        scale: its size and training.
-        data: the domains.
-        family: ``lpn`` or ``gs``.
-        kind: of the source, or ``reference``.
-        given: folders or names by ``family/kind``.
 
     Raises:
         InputError: it is neither given nor known, and the scale does not train it.

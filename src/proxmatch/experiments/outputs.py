@@ -46,20 +46,7 @@ def write(
     finished: bool,
     parquet: bool = False,
 ) -> list[Table]:
-    """Write the results of the finished cells; pictures and figures once all are finished.
-
-    Args:
-        out: folder of the experiment.
-        scale: its size.
-        data: its images.
-        plan: its cells.
-        store: the outcomes.
-        families: that were computed.
-        minutes: it took so far.
-        workers: that shared the work.
-        finished: whether all cells are there.
-        parquet: write the tidy tables as Parquet too.
-    """
+    """Write the results of the finished cells; pictures and figures once all are finished."""
     found = collect.reconstructions(plan.cells, store)
     collect.write(out, plan.cells, store, found, parquet)
     tables = [paper_table(found, problem, scale.budgets) for problem in scale.problems]

@@ -22,12 +22,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class StripIndex:
-    """The pictures of an experiment.
-
-    Args:
-        out: its folder.
-        found: its reconstructions, for the PSNR beside a picture.
-    """
+    """The pictures of an experiment."""
 
     def __init__(self, out: Path, found: Sequence[ReconstructionScores]) -> None:
         self.out = out

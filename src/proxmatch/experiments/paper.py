@@ -13,21 +13,13 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Reported:
-    """One line of a table of the paper; None where it has no number.
+    """One line of a table of the paper; None where it has no number."""
 
-    Attributes:
-        psnr: in dB, mean and standard deviation.
-        ssim: in 10^-2, mean and standard deviation.
-        gap: in 10^-2, mean and standard deviation.
-        lipschitz: L.
-        where: table and row.
-    """
-
-    psnr: tuple[float, float | None]
-    ssim: tuple[float, float | None]
-    gap: tuple[float, float | None]
-    lipschitz: float | None
-    where: str
+    psnr: tuple[float, float | None]  # in dB, mean and standard deviation
+    ssim: tuple[float, float | None]  # in 10^-2, mean and standard deviation
+    gap: tuple[float, float | None]  # in 10^-2, mean and standard deviation
+    lipschitz: float | None  # L
+    where: str  # table and row
 
 
 @cache

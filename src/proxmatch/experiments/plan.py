@@ -20,17 +20,11 @@ FRAMES = (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 35, 40)
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells, each after those it needs.
+    """All cells, each after those it needs."""
 
-    Attributes:
-        cells: with their labels; two may have one address.
-        taken: outcomes that need no work, by address.
-        models: cells of the source and reference denoisers, by ``family/kind``.
-    """
-
-    cells: tuple[Cell, ...]
-    taken: dict[str, Outcome]
-    models: dict[str, Cell]
+    cells: tuple[Cell, ...]  # with their labels; two may have one address
+    taken: dict[str, Outcome]  # outcomes that need no work, by address
+    models: dict[str, Cell]  # cells of the source and reference denoisers, by family/kind
 
     def of(self, kind: str) -> list[Cell]:
         """The cells of a kind."""
@@ -44,15 +38,7 @@ def plan(
     given: Mapping[str, str | Path] | None = None,
     known: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plan:
-    """The cells of some families and the baselines.
-
-    Args:
-        scale: what is computed.
-        data: the images.
-        families: ``lpn``, ``gs`` or both.
-        given: denoisers to take, by ``family/kind``.
-        known: settings of the cells of those that were settled before.
-    """
+    """The cells of some families and the baselines."""
     cells: list[Cell] = []
     taken: dict[str, Outcome] = {}
     models: dict[str, Cell] = {}

@@ -84,7 +84,7 @@ def reproduce(
         families: ``lpn``, ``gs`` or both.
         engine: ``local`` or ``ray``.
         address: of a Ray cluster.
-        workers: processes; one a GPU where the scale runs on GPUs, else one a core, unless given.
+        workers: processes; by default one per GPU where the scale runs on GPUs, else one per core.
         resume: continue with what is in ``out``; without it, a folder that holds a run is refused.
         seed: in place of that of the scale.
         max_steps: of any training and adaptation: to try a large scale on a small machine.

@@ -18,110 +18,70 @@ class _Settings(BaseModel):
 
 
 class ScaleRow(_Settings):
-    """The cells of one method.
+    """The cells of one method."""
 
-    Attributes:
-        method: of :data:`proxmatch.methods.METHODS`.
-        source: kind of the source denoiser; empty for the reference and the baselines.
-        sets: how many adaptation sets, by n; ``{0: 1}`` for rows that use no image.
-        test_images: reconstructed at t = 1.
-        chosen_images: reconstructed with the chosen relaxation; 0 leaves it out.
-        gap_images: of the first, how many are compared with the reference at every step.
-        lipschitz_images: of these, at how many L is estimated along the trajectory.
-        curves: keep the PSNR of every image at every iteration.
-        pictures: the n at which iterates are kept as pictures, of set 0, at t = 1 where there is
-            such a run.
-    """
-
-    method: str
+    method: str  # of proxmatch.methods.METHODS
+    #: Kind of the source denoiser; empty for the reference and the baselines.
     source: str = "extreme"
-    sets: dict[Count, Positive]
-    test_images: Count
-    chosen_images: Count = 0
-    gap_images: Count = 0
-    lipschitz_images: Count = 0
-    curves: bool = False
+    sets: dict[Count, Positive]  # how many adaptation sets, by n; {0: 1} for rows that use no image
+    test_images: Count  # reconstructed at t = 1
+    chosen_images: Count = 0  # reconstructed with the chosen relaxation; 0 leaves it out
+    gap_images: Count = 0  # of the first, how many are compared with the reference at every step
+    lipschitz_images: Count = 0  # of these, at how many L is estimated along the trajectory
+    curves: bool = False  # keep the PSNR of every image at every iteration
+    #: The n at which iterates are kept as pictures, of set 0, at t = 1 where there is such a run.
     pictures: tuple[int, ...] = ()
 
 
 class FamilyScale(_Settings):
-    """What is done for one family.
+    """What is done for one family."""
 
-    Attributes:
-        preset: its layout and training, of :data:`proxmatch.learning.settings.PRESETS`.
-        training: steps of the denoisers that have to be trained, by kind of source and for the
-            ``reference``; None for those of the preset. A kind that is not named is not trained.
-        tuning_images: how many adaptation images the relaxation is chosen on, at most.
-        strengths: of the relaxation that are tried.
-        batch: images reconstructed together.
-        max_steps: bound on the steps of an adaptation, beside that of the scale.
-        auto: how much ``auto`` tries; everything unless given.
-        rows: what is computed, the most important first.
-    """
-
-    preset: str
+    preset: str  # its layout and training, of proxmatch.learning.settings.PRESETS
+    #: Steps of the denoisers that have to be trained, by kind of source and for the reference; None
+    #: for those of the preset. A kind that is not named is not trained.
     training: dict[str, int | None]
-    tuning_images: Positive
-    strengths: tuple[float, ...] = STRENGTHS
-    batch: Positive = 25
+    tuning_images: Positive  # how many adaptation images the relaxation is chosen on, at most
+    strengths: tuple[float, ...] = STRENGTHS  # of the relaxation that are tried
+    batch: Positive = 25  # images reconstructed together
+    #: Bound on the steps of an adaptation, beside that of the scale.
     max_steps: Positive | None = None
-    auto: Search | None = None
-    rows: tuple[ScaleRow, ...]
+    auto: Search | None = None  # how much auto tries; everything unless given
+    rows: tuple[ScaleRow, ...]  # what is computed, the most important first
 
 
 class Scale(_Settings):
-    """One size of the experiment.
-
-    Attributes:
-        name: of it.
-        size: side of the images.
-        source_downscale: of the source's pictures before they are cropped.
-        target_downscale: of the target's.
-        problems: names of the inverse problems.
-        iterations: of PnP.
-        families: what is done for each.
-        baselines: rows without a learned prior.
-        budgets: all n.
-        seed: of the measurements, the adaptation sets and the adaptations.
-        max_steps: bound on the steps of any training and adaptation; None for none.
-        max_images: bound on the images of any row, see :func:`bounded`; None for none.
-        lipschitz_at: iterations k at whose queries z_k L is estimated.
-        lanczos: iterations of that estimate.
-        picture_images: how many test images are kept as pictures.
-        whole: pictures of ``skimage.data`` that are reconstructed whole, for the head of the page,
-            where the domains are embedded.
-        certificate_images: how many of them are certified, for the first family; 0 for none.
-        certificate_problems: what they are reconstructed from for it; None for all problems.
-        certificate_iterations: of PnP for it; None for all.
-        certificate_budget: the n of the adapted denoisers that are certified.
-        resamples: of the bootstrap.
-        threads: of a worker. One, so that results do not depend on the number of workers.
-        device: ``cpu``, ``cuda``, or ``auto`` for the second where there is one.
-    """
+    """One size of the experiment."""
 
     name: str
-    size: Positive
-    source_downscale: Positive
-    target_downscale: Positive
-    problems: tuple[str, ...] = ("deblurring", "super-resolution")
-    iterations: Positive = 40
-    families: dict[str, FamilyScale]
-    baselines: tuple[ScaleRow, ...]
-    budgets: tuple[Positive, ...]
-    seed: int = 0
+    size: Positive  # side of the images
+    source_downscale: Positive  # of the source's pictures before they are cropped
+    target_downscale: Positive  # of the target's
+    problems: tuple[str, ...] = ("deblurring", "super-resolution")  # names of the inverse problems
+    iterations: Positive = 40  # of PnP
+    families: dict[str, FamilyScale]  # what is done for each
+    baselines: tuple[ScaleRow, ...]  # rows without a learned prior
+    budgets: tuple[Positive, ...]  # all n
+    seed: int = 0  # of the measurements, the adaptation sets and the adaptations
+    #: Bound on the steps of any training and adaptation; None for none.
     max_steps: Positive | None = None
-    max_images: Positive | None = None
+    max_images: Positive | None = None  # bound on the images of any row, see bounded; None for none
+    #: Iterations k at whose queries z_k L is estimated.
     lipschitz_at: tuple[Positive, ...] = (1, 10, 40)
-    lanczos: Positive = 40
-    picture_images: Count = 2
+    lanczos: Positive = 40  # iterations of that estimate
+    picture_images: Count = 2  # how many test images are kept as pictures
+    #: Pictures of skimage.data that are reconstructed whole, for the head of the page, where the
+    #: domains are embedded.
     whole: tuple[str, ...] = ()
+    #: How many of them are certified, for the first family; 0 for none.
     certificate_images: Count = 0
+    #: What they are reconstructed from for it; None for all problems.
     certificate_problems: tuple[str, ...] | None = None
-    certificate_iterations: Positive | None = None
-    certificate_budget: Positive = 5
-    resamples: Positive = 2000
+    certificate_iterations: Positive | None = None  # of PnP for it; None for all
+    certificate_budget: Positive = 5  # the n of the adapted denoisers that are certified
+    resamples: Positive = 2000  # of the bootstrap
+    #: Of a worker. One, so that results do not depend on the number of workers.
     threads: Positive = 1
-    device: str = "cpu"
+    device: str = "cpu"  # cpu, cuda, or auto for the second where there is one
 
     @property
     def rows(self) -> list[tuple[str, ScaleRow]]:
@@ -151,13 +111,7 @@ class Scale(_Settings):
 
 
 def bounded(scale: Scale, steps: int | None = None, images: int | None = None) -> Scale:
-    """The same scale with short cells: to see that all of it runs; its numbers mean nothing.
-
-    Args:
-        scale: the whole experiment.
-        steps: of any training and adaptation, at most.
-        images: to test, to tune and to show on, at most.
-    """
+    """The same scale with short cells: to see that all of it runs; its numbers mean nothing."""
     if steps is not None:
         scale = scale.model_copy(update={"max_steps": min(steps, scale.max_steps or steps)})
     if images is None:

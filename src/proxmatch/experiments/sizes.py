@@ -46,10 +46,7 @@ def quick() -> Scale:
                 strengths=(1.0, 0.5, 0.2, 0.1),
                 batch=12,
                 max_steps=60,  # 1 s each with the penalty
-                rows=(
-                    *_ends(few),
-                    *_rows("mse adapm", {1: 1}, few, pictures=(1,), curves=True),
-                ),
+                rows=(*_ends(few), *_rows("mse adapm", {1: 1}, few, pictures=(1,), curves=True)),
             ),
         },
         baselines=_baselines(20, once, {1: 1}),

@@ -29,15 +29,7 @@ def strips(
     frames: Sequence[int],
     iterations: int | None = None,
 ) -> list[Tensor]:
-    """Reconstruct, and lay out the iterates of each image: ``(C, 2 H, F W)`` each.
-
-    Args:
-        denoiser: D.
-        measurements: of B images.
-        problem: what they were measured by.
-        frames: F iterations; after an image has stopped, its last iterate.
-        iterations: of PnP, if not those of the problem.
-    """
+    """Reconstruct, and lay out the iterates of each image: ``(C, 2 H, F W)`` each."""
     run = pnp_pgd(
         denoiser,
         measurements,
@@ -80,16 +72,7 @@ def write(
     store: Store,
     problems: dict[str, Problem],
 ) -> None:
-    """Gather the strips that are there in ``pictures/``, with an index.
-
-    Args:
-        out: folder of the experiment.
-        scale: how many images, of what size.
-        inputs: the images.
-        cells: of the kind ``pictures``.
-        store: where their outcomes are.
-        problems: by name, for the degraded images.
-    """
+    """Gather the strips that are there in ``pictures/``, with an index."""
     folder = out / "pictures"
     folder.mkdir(exist_ok=True)
     ids = inputs.ids[: scale.picture_images]

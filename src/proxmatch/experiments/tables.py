@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxmatch.experiments.collect import Line, ReconstructionScores, csv_text, markdown
+from proxmatch.experiments.collect import Line, ReconstructionScores, csv_lines, markdown
 from proxmatch.experiments.paper import reported
 from proxmatch.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
 from proxmatch.records import SOURCE, Setting
@@ -23,17 +23,11 @@ SHORT = {"deblurring": "deblur", "super-resolution": "SR"}
 
 @dataclass(frozen=True)
 class Value:
-    """A mean with the standard deviation over test images (and sets).
-
-    Attributes:
-        mean: of it.
-        std: None where there is none.
-        digits: to print.
-    """
+    """A mean with the standard deviation over test images (and sets)."""
 
     mean: float
-    std: float | None
-    digits: int
+    std: float | None  # None where there is none
+    digits: int  # to print
 
     def __str__(self) -> str:
         mean = f"{self.mean:.{self.digits}f}"
@@ -50,23 +44,14 @@ Entry = Value | str | None
 
 @dataclass(frozen=True)
 class Table:
-    """A table that can be printed anywhere.
+    """A table that can be printed anywhere."""
 
-    Attributes:
-        name: of its files.
-        title: above it.
-        columns: heads; numbers stand in those after the first ``texts``.
-        groups: a heading, and its lines.
-        note: below it.
-        texts: how many columns hold text.
-    """
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    groups: tuple[tuple[str, tuple[tuple[Entry, ...], ...]], ...]
-    note: str
-    texts: int = 2
+    name: str  # of its files
+    title: str  # above it
+    columns: tuple[str, ...]  # heads; numbers stand in those after the first texts
+    groups: tuple[tuple[str, tuple[tuple[Entry, ...], ...]], ...]  # a heading, and its lines
+    note: str  # below it
+    texts: int = 2  # how many columns hold text
 
     def markdown(self) -> str:
         """For a page or a README."""
@@ -137,7 +122,7 @@ class Table:
                     else:
                         line[column] = entry
                 lines.append(line)
-        return csv_text(columns, lines)
+        return csv_lines(columns, lines)
 
 
 def paper_table(

@@ -23,14 +23,7 @@ ENDS = {"source": "source denoiser", "reference": "reference"}
 
 
 def write(out: Path, cells: Sequence[Cell], store: Store, families: Sequence[str]) -> None:
-    """Write what there is of the first family that has an adapted row; nothing without one.
-
-    Args:
-        out: folder of the experiment.
-        cells: of the kind ``whole``.
-        store: where their outcomes are.
-        families: that were computed, the most important first.
-    """
+    """Write what there is of the first family that has an adapted row; nothing without one."""
     done = [(cell.label, store.read(cell.key)) for cell in cells if cell.key in store]
     for family in families:
         rows = [row for row in done if plain_family(row[0].family) in ("", family)]

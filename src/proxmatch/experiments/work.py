@@ -38,30 +38,16 @@ PROBLEMS = {"deblurring": gaussian_deblurring, "super-resolution": super_resolut
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where a cell is computed; nothing here changes the result.
+    """Where a cell is computed; nothing here changes the result."""
 
-    Attributes:
-        folders: of images to train on, by domain.
-        scratch: for the state of a training, so that it continues where it was interrupted.
-        device: ``cpu``, ``cuda``, or one GPU such as ``cuda:1``.
-        threads: of the computation.
-    """
-
-    folders: Mapping[str, str]
-    scratch: str
-    device: str = "cpu"
-    threads: int = 1
+    folders: Mapping[str, str]  # of images to train on, by domain
+    scratch: str  # for the state of a training, so that it continues where it was interrupted
+    device: str = "cpu"  # cpu, cuda, or one GPU such as cuda:1
+    threads: int = 1  # of the computation
 
 
 def perform(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Workshop) -> Outcome:
-    """Compute a cell.
-
-    Args:
-        cell: what to do.
-        inputs: the images.
-        needs: outcomes of the cells it needs, by what they are needed as.
-        shop: where.
-    """
+    """Compute a cell."""
     threads = torch.get_num_threads()
     started = time.perf_counter()
     torch.set_num_threads(shop.threads)

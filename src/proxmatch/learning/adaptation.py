@@ -167,9 +167,9 @@ def carry_out(
     """
     elsewhere = workers is not None and workers.engine != "local"
     if elsewhere and (plan.method.role != "auto" or plan.settings is not None):
-        raise InputError("only the candidates of auto are for several workers")
+        raise InputError("several workers can only share the candidates of auto")
     if elsewhere and budget is not None:
-        raise InputError("a budget is for one process, whose clock is looked at")
+        raise InputError("a budget is for a single process, whose clock counts")
     if plan.settings is not None:
         return fine_tune(
             plan.source,

@@ -122,14 +122,7 @@ def assess(
 def with_spectrum(
     found: Assessment, denoiser: ProximalDenoiser, at: Tensor, iterations: int = 40
 ) -> Assessment:
-    """Figures with an estimate of L, which a denoiser without a potential does not have.
-
-    Args:
-        found: the other figures.
-        denoiser: D.
-        at: noisy images at which L is estimated, ``(B, C, H, W)``.
-        iterations: of the estimate.
-    """
+    """Figures with an estimate of L, which a denoiser without a potential does not have."""
     if not denoiser.proximal:
         return found
     spectrum = jacobian_spectrum(denoiser, at, iterations=iterations)

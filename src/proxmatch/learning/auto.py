@@ -1,4 +1,4 @@
-"""Adaptation that chooses for itself: what can be made of a few images, tried on some of them.
+"""Adaptation that chooses for itself: candidates made from some images, scored on the others.
 
 Every candidate is made from one part of the images and scored on the other by simulated
 reconstructions:
@@ -113,19 +113,13 @@ NOISE, SPECTRA = 0.05, 2
 
 @dataclass(frozen=True)
 class Search:
-    """How much is tried.
+    """How much is tried."""
 
-    Attributes:
-        strengths: of a relaxation.
-        crops: windows that strengths are compared on, at most.
-        steps: of a fine-tuning, at most; None for all of them, 0 to fine-tune nothing.
-        compare: try total variation too, which takes long and cannot be chosen.
-    """
-
-    strengths: Sequence[float] = STRENGTHS
-    crops: int = CROPS
+    strengths: Sequence[float] = STRENGTHS  # of a relaxation
+    crops: int = CROPS  # windows that strengths are compared on, at most
+    #: Of a fine-tuning, at most; None for all of them, 0 to fine-tune nothing.
     steps: int | None = None
-    compare: bool = True
+    compare: bool = True  # try total variation too, which takes long and cannot be chosen
 
 
 def auto(
@@ -142,17 +136,7 @@ def auto(
 ) -> AdaptationResult:
     """The best that can be made of denoisers with these images; see :mod:`.auto`.
 
-    Args:
-        sources: the denoisers to start from, by name; they are not changed.
-        images: clean, ``(C, H, W)`` each, at least ``size`` on a side.
-        problems: that decide, of images of ``size``; all share one strength.
-        size: side of the windows.
-        search: how much is tried; everything unless given.
-        budget: seconds that it may take; the cheap candidates come first. What is chosen then
-            depends on the speed of the machine.
-        seed: of everything that is drawn.
-        on_candidate: called with the name of the candidate that comes next.
-        begin: who makes the candidates; this process unless given, and not with a budget.
+    The arguments are those of :func:`proxmatch.learning.adapt`; ``begin`` has candidates made.
     """
     split = hold_out(images, size)
     trials = explore(
@@ -167,45 +151,9 @@ def auto(
         on_candidate=on_candidate,
         begin=begin,
     )
-    winner = trials.best()
-    trials.warn(winner)
-    table = trials.table(winner)
-    denoiser = winner.made
-    evidence = trials.evidence(winner)
-    if winner.candidate.name != SOURCE:
-        denoiser.record = {
-            **denoiser.record,
-            "auto": {
-                "images": fingerprint(images),
-                "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
-                "nearness": trials.nearness,
-                "nearest": trials.nearest,
-                "problems": [p.name for p in problems],
-                "size": size,
-                "seed": seed,
-                "chosen": winner.candidate.name,
-                "strength": winner.candidate.strength,
-                "sigma": winner.candidate.sigma,
-                "untried": trials.untried,
-                "table": {
-                    c.name: {**c.scores, "strength": c.strength, "sigma": c.sigma} for c in table
-                },
-                "interval": evidence.interval,
-                "seconds": round(time.monotonic() - trials.began, 1),
-                "versions": versions(),
-            },
-        }
-    return AdaptationResult(
-        denoiser,
-        RunStatus.COMPLETED,
-        0,
-        [],
-        evidence,
-        table=table,
-        source=trials.origin(winner),
-        nearness=trials.nearness,
-        untried=tuple(trials.untried),
-    )
+    evidence = trials.evidence(trials.best())
+    about = {"images": fingerprint(images), "size": size, "interval": evidence.interval}
+    return trials.result(sources, about, evidence)
 
 
 def explore(
@@ -221,20 +169,7 @@ def explore(
     on_candidate: Callable[[str], None] = lambda name: None,
     begin: Begin = at_once,
 ) -> Trials:
-    """Make and score all candidates; the rest is as in :func:`auto`.
-
-    Args:
-        sources: the denoisers to start from.
-        split: images to train on, and what was held out to score on.
-        windows: of the former, of the size of the problems, ``(N, C, H, W)``.
-        problems: that decide.
-        size: side of the windows of a fine-tuning.
-        search: how much is tried.
-        budget: seconds that it may take.
-        seed: of everything that is drawn.
-        on_candidate: called with the name of the candidate that comes next.
-        begin: who makes the candidates.
-    """
+    """Make all candidates on windows ``(N, C, H, W)``, and score them on what was held out."""
     search = search or Search()
     place = next(next(iter(sources.values())).parameters())
     problems = [p.to(place.device).to(place.dtype) for p in problems]
@@ -324,7 +259,7 @@ def tiles(images: Sequence[Tensor], size: int) -> Tensor:
 
 
 def _some(images: Tensor, most: int) -> Tensor:
-    """At most so many of the images, evenly spread."""
+    """At most ``most`` of the images, evenly spread."""
     return images[:: -(-len(images) // most)]
 
 
@@ -408,21 +343,13 @@ def _scored(
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate.
+    """A candidate."""
 
-    Attributes:
-        candidate: what is reported about it.
-        denoiser: it.
-        seen: its figures on what was held out, paler copies at the end.
-        fit: PSNR on the images that its strength was chosen on, in dB.
-        trained: whether weights were changed.
-    """
-
-    candidate: Candidate
+    candidate: Candidate  # what is reported about it
     denoiser: Denoise
-    seen: Assessment
-    fit: float
-    trained: bool
+    seen: Assessment  # its figures on what was held out, paler copies at the end
+    fit: float  # PSNR on the images that its strength was chosen on, in dB
+    trained: bool  # whether weights were changed
 
     @property
     def made(self) -> ProximalDenoiser:
@@ -439,33 +366,16 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds to make it in."""
+        """Seconds that are left."""
         return self.deadline - time.monotonic()
 
     def over(self) -> bool:
-        """Whether there are none."""
+        """Whether no time is left."""
         return self.left <= 0
 
 
 class Trials:
-    """Candidates, made and scored while there is time.
-
-    Attributes:
-        tried: all of them, the one that the others have to beat first.
-        untried: names of those that there was no time for.
-        nearness: denoising PSNR in dB of the sources, the best one first.
-        nearest: name of the source that the rest was made from.
-        clock: says when time is over.
-
-    Args:
-        split: the images.
-        paler: whether paler copies of what was held out count in the scores.
-        problems: that decide.
-        seed: of everything that is drawn.
-        budget: seconds, or None.
-        on_candidate: called with the name of the candidate that comes next.
-        begin: who makes and scores candidates.
-    """
+    """Candidates, made and scored while there is time."""
 
     def __init__(
         self,
@@ -486,18 +396,13 @@ class Trials:
         self.on_candidate, self._begin = on_candidate, begin
         self.begun: dict[str, Callable[[], tuple[Tuned[Any], Assessment, float, float]]] = {}
         self.scoring = 0.0  # seconds that a score takes
-        self.nearness: dict[str, float] = {}
-        self.nearest = ""
-        self.tried: list[Tried] = []
-        self.untried: list[str] = []
+        self.nearness: dict[str, float] = {}  # denoising PSNR in dB of the sources, best first
+        self.nearest = ""  # name of the source that the rest was made from
+        self.tried: list[Tried] = []  # the one that the others have to beat first
+        self.untried: list[str] = []  # names of those that there was no time for
 
     def begin(self, name: str, make: Callable[[], Tuned[Any]]) -> None:
-        """Begin to make and score a candidate, if there are workers for that.
-
-        Args:
-            name: of it.
-            make: what makes it.
-        """
+        """Begin to make and score a candidate, if there are workers for that."""
         score = partial(
             assess,
             images=self.crops,
@@ -585,14 +490,10 @@ class Trials:
         except (UnknownLipschitzError, NotProximalError):
             return False
 
-    def origin(self, tried: Tried) -> str:
+    def _origin(self, tried: Tried) -> str:
         """Name of the source that a candidate was made from."""
         whose = tried.candidate.name.partition(", ")[0]
         return whose if whose in self.nearness else self.nearest
-
-    def table(self, winner: Tried) -> tuple[Candidate, ...]:
-        """What is reported of all candidates."""
-        return tuple(replace(tried.candidate, chosen=tried is winner) for tried in self.tried)
 
     def evidence(self, winner: Tried) -> Evidence:
         """The figures of the first candidate and the winner, paler copies left out."""
@@ -608,7 +509,49 @@ class Trials:
         after = before if winner is self.tried[0] else figures(winner)
         return Evidence(before, after, self.split.owners, self.split.whole)
 
-    def warn(self, winner: Tried) -> None:
+    def result(
+        self,
+        sources: Mapping[str, ProximalDenoiser],
+        about: Mapping[str, Any],
+        evidence: Evidence | None = None,
+    ) -> AdaptationResult:
+        """The winner, with a record of what it was made from and compared with."""
+        winner = self.best()
+        self._warn(winner)
+        table = tuple(replace(tried.candidate, chosen=tried is winner) for tried in self.tried)
+        denoiser, chosen = winner.made, winner.candidate
+        if chosen.name != SOURCE:
+            record = {
+                **about,
+                "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
+                "nearness": self.nearness,
+                "nearest": self.nearest,
+                "problems": [p.name for p in self.problems],
+                "seed": self.seed,
+                "chosen": chosen.name,
+                "strength": chosen.strength,
+                "sigma": chosen.sigma,
+                "untried": self.untried,
+                "table": {
+                    c.name: {**c.scores, "strength": c.strength, "sigma": c.sigma} for c in table
+                },
+                "seconds": round(time.monotonic() - self.began, 1),
+                "versions": versions(),
+            }
+            denoiser.record = {**denoiser.record, "auto": record}
+        return AdaptationResult(
+            denoiser,
+            RunStatus.COMPLETED,
+            0,
+            [],
+            evidence,
+            table=table,
+            source=self._origin(winner),
+            nearness=self.nearness,
+            untried=tuple(self.untried),
+        )
+
+    def _warn(self, winner: Tried) -> None:
         """Say that nothing was better, or that there was no time."""
         parts = []
         if winner is self.tried[0] and winner.candidate.sigma is None:
@@ -621,4 +564,4 @@ class Trials:
                 "give it more"
             )
         if parts:
-            warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=4)
+            warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=5)

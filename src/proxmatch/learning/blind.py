@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 
 from proxmatch._internal.cluster import Begin, at_once
-from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.baselines import TotalVariation
-from proxmatch.denoisers import ProximalDenoiser, checkpoint
-from proxmatch.learning.auto import SOURCE, Search, explore
-from proxmatch.learning.engine import RunStatus
+from proxmatch.denoisers import ProximalDenoiser
+from proxmatch.learning.auto import Search, explore
 from proxmatch.learning.evidence import AdaptationResult
 from proxmatch.learning.fine_tune import CROP
 from proxmatch.learning.hold_out import HoldOut
@@ -56,14 +54,6 @@ def blind(
     There is no evidence that it helped: the scores in the table are PSNRs on halved
     reconstructions, which say which candidate is best, not how good it is.
 
-    Args:
-        sources: the denoisers to start from, by name; they are not changed.
-        measurements: ``(N, ...)``, as ``problem.measure`` makes them.
-        problem: what they were measured by.
-        search: how much is tried; everything but total variation unless given.
-        seed: of everything that is drawn.
-        begin: who makes the candidates; this process unless given.
-
     Warns:
         AdaptationWarning: nothing better was found.
     """
@@ -88,29 +78,4 @@ def blind(
         seed=seed,
         begin=begin,
     )
-    winner = trials.best()
-    trials.warn(winner)
-    denoiser = winner.made
-    if winner.candidate.name != SOURCE:
-        denoiser.record = {
-            **denoiser.record,
-            "auto": {
-                "measurements": fingerprint(list(measurements)),
-                "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
-                "nearest": trials.nearest,
-                "problems": [problem.name],
-                "seed": seed,
-                "chosen": winner.candidate.name,
-                "versions": versions(),
-            },
-        }
-    return AdaptationResult(
-        denoiser,
-        RunStatus.COMPLETED,
-        0,
-        [],
-        None,
-        table=trials.table(winner),
-        source=trials.nearest,
-        nearness=trials.nearness,
-    )
+    return trials.result(sources, {"measurements": fingerprint(list(measurements))})

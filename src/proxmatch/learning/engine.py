@@ -158,15 +158,6 @@ class _Run:
     device. Away from the CPU the steps between two lines of the log are therefore made without
     looking, and where one of them was not finite, they are made again one by one from the last
     checkpoint, as a run that was killed would make them.
-
-    Attributes:
-        careful: steps up to which each is looked at before it counts.
-        unseen: loss and norm of the gradient of the steps that were not looked at yet.
-        good: the last checkpoint.
-        log: its lines, of all parts.
-        skipped: steps left out because their loss was not finite.
-        in_a_row: of these, the last ones.
-        facts: to log about the last step.
     """
 
     def __init__(
@@ -190,14 +181,15 @@ class _Run:
             denoiser, *self.optimizers, move_to_device=False
         )
         self.memory, self.began = _Memory(), time.monotonic()
-        self.good = self._captured(0)
+        self.good = self._captured(0)  # the last checkpoint
         here = next(denoiser.parameters()).device.type == "cpu"
+        #: Steps up to which each is looked at before it counts.
         self.careful = settings.steps if here else 0
-        self.unseen: list[Tensor] = []
-        self.log: list[dict[str, Any]] = []
-        self.skipped: set[int] = set()
-        self.in_a_row = 0
-        self.facts: dict[str, Any] = {}
+        self.unseen: list[Tensor] = []  # loss and norm of the gradient of steps not looked at yet
+        self.log: list[dict[str, Any]] = []  # its lines, of all parts
+        self.skipped: set[int] = set()  # steps left out because their loss was not finite
+        self.in_a_row = 0  # of these, the last ones
+        self.facts: dict[str, Any] = {}  # to log about the last step
 
     def resume(self) -> int:
         """Go back to the last checkpoint in the folder, if there is one; the steps done."""
@@ -353,8 +345,8 @@ def _check(denoiser: ProximalDenoiser, settings: TrainingSettings, fabric: Fabri
         raise InputError("the contractivity penalty is for gradient-step denoisers")
     if settings.mixed and not denoiser.mixable:
         raise InputError(
-            f"{type(denoiser).__name__} is not trained in mixed precision, gradient-step and ridge "
-            "denoisers are; leave out 'mixed'"
+            f"{type(denoiser).__name__} cannot be trained in mixed precision, only gradient-step "
+            "and ridge denoisers can; leave out 'mixed'"
         )
     precision = fabric.strategy.precision.precision
     if precision not in ("32-true", "64-true"):

@@ -261,12 +261,7 @@ def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> 
             "trajectory": TrajectoryInputs(),
             "penalty": Penalty(iterations=5) if network.penalized else None,
         }
-    defaults |= {
-        "steps": steps,
-        "averaging": 0.98,
-        "check_every": steps,
-        "checkpoint_every": 100,
-    }
+    defaults |= {"steps": steps, "averaging": 0.98, "check_every": steps, "checkpoint_every": 100}
     return TrainingSettings.model_validate({**defaults, **changes})
 
 
@@ -284,12 +279,7 @@ def look(
     elif isinstance(noise, tuple):
         noise = noise[1]
     return assess(
-        denoiser,
-        split.crops,
-        problems,
-        noise=(noise,),
-        first=split.first,
-        iterations=iterations,
+        denoiser, split.crops, problems, noise=(noise,), first=split.first, iterations=iterations
     )
 
 

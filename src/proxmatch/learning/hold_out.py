@@ -23,21 +23,13 @@ CROPS, MOST = 8, 10
 
 @dataclass(frozen=True)
 class HoldOut:
-    """A split of a few images.
+    """A split of a few images."""
 
-    Attributes:
-        training: images to train on, ``(C, H, W)`` each.
-        crops: to measure on, ``(B, C, size, size)``.
-        first: the column from which on each of them was held out, B numbers.
-        owners: which image each of them was cut from, B numbers.
-        whole: whether whole images were held out, so that these are new to the denoiser.
-    """
-
-    training: list[Tensor]
-    crops: Tensor
-    first: tuple[int, ...]
-    owners: tuple[int, ...]
-    whole: bool
+    training: list[Tensor]  # images to train on, (C, H, W) each
+    crops: Tensor  # to measure on, (B, C, size, size)
+    first: tuple[int, ...]  # the column from which on each of them was held out, B numbers
+    owners: tuple[int, ...]  # which image each of them was cut from, B numbers
+    whole: bool  # whether whole images were held out, so that these are new to the denoiser
 
     def quality(self, found: Tensor) -> Tensor:
         """PSNR of reconstructions of the crops where they were held out, ``(B,)`` in dB."""
@@ -51,12 +43,7 @@ def psnr_from(found: Tensor, images: Tensor, first: Sequence[int]) -> Tensor:
 
 
 def hold_out(images: Sequence[Tensor], size: int) -> HoldOut:
-    """Split images.
-
-    Args:
-        images: ``(C, H, W)`` each, of any sizes from ``size`` on.
-        size: side of the windows that the denoiser is trained and measured on.
-    """
+    """Split images ``(C, H, W)`` each, for windows of a side."""
     whole = len(images) >= 3
     if whole:
         kept = min(MOST, max(1, round(len(images) / 3)))
@@ -83,7 +70,7 @@ Place = tuple[Tensor, int, int]
 
 
 def _spread(places: Sequence[Place]) -> list[Place]:
-    """At most ``CROPS`` windows, or one an image if there are more, evenly spread."""
+    """At most ``CROPS`` windows, or one per image if there are more, evenly spread."""
     owners = {owner for _, _, owner in places}
     each = max(1, CROPS // len(owners))
     found = []

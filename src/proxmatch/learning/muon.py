@@ -1,4 +1,4 @@
-r"""Muon: momentum steps whose singular values are all made one, for the weights inside a network.
+r"""Muon: momentum steps with all singular values set to one, for the weights inside a network.
 
 A convolution from hidden to hidden channels is a matrix, one row per output channel. Its momentum
 M = U S V^T is replaced by about U V^T, by five Newton-Schulz iterations (Jordan et al., 2024):

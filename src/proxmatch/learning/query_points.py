@@ -27,29 +27,17 @@ RANGE = 2.0
 
 @dataclass(frozen=True)
 class Queries:
-    """Query points, and the images they should become.
+    """Query points, and the images they should become."""
 
-    Attributes:
-        points: z_k, ``(Q, C, H, W)``.
-        clean: ``(Q, C, H, W)``.
-    """
-
-    points: Tensor
-    clean: Tensor
+    points: Tensor  # z_k, (Q, C, H, W)
+    clean: Tensor  # (Q, C, H, W)
 
 
 @torch.no_grad()
 def queries(
     denoiser: ProximalDenoiser, images: Tensor, problems: Sequence[Problem], *, seed: int = 0
 ) -> Queries:
-    """All query points of the simulated measurements of images, as far as they stay in range.
-
-    Args:
-        denoiser: D.
-        images: clean, ``(N, C, H, W)``, of the problems' size.
-        problems: measured and reconstructed with D.
-        seed: of the noise in the measurements.
-    """
+    """All query points of simulated measurements of the images that stay in range."""
     place = next(denoiser.parameters())
     images = images.to(place)
     points, clean = [], []
@@ -74,13 +62,7 @@ def queries(
 def along_trajectory(
     source: Source, denoiser: ProximalDenoiser, problems: Sequence[Problem]
 ) -> Source:
-    """The inputs of a source, some of them replaced by query points as the settings say.
-
-    Args:
-        source: of clean images, and of the other inputs.
-        denoiser: the denoiser that is being trained, or one that holds it.
-        problems: whose trajectories are followed.
-    """
+    """The inputs of a source, some of them replaced by query points as the settings say."""
     if not problems:
         raise InputError("inputs along the trajectory need at least one problem")
     held: list[Queries] = []

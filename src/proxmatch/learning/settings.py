@@ -144,7 +144,7 @@ class TrainingSettings(_Settings):
         noise: standard deviation of the noise; two numbers for a uniform draw between them;
             :class:`Levels` for networks of all levels.
         steps: optimizer steps.
-        batch: images a step, over all processes together.
+        batch: images per step, over all processes together.
         optimizer: of the weights.
         penalty: contractivity penalty, for gradient-step denoisers.
         augmentation: of the clean images.
@@ -238,12 +238,7 @@ class Preset(_Settings):
         return found
 
 
-def _preset(
-    model: BaseModel,
-    size: int,
-    sigma: float,
-    **settings: Any,
-) -> Preset:
+def _preset(model: BaseModel, size: int, sigma: float, **settings: Any) -> Preset:
     noise = settings.pop("noise", sigma)
     return Preset(
         model=model.model_copy(update={"sigma": sigma}),
@@ -256,18 +251,10 @@ def _preset(
 #: unsaid: theirs are those of the published code of each family. Families may bring their own.
 PRESETS: dict[str, Preset] = {
     "lpn-compact": _preset(
-        LPNConfig.compact(),
-        64,
-        0.07,
-        steps=12_000,
-        optimizer=Optimizer(rate=1e-2),
+        LPNConfig.compact(), 64, 0.07, steps=12_000, optimizer=Optimizer(rate=1e-2)
     ),
     "lpn-compact-128": _preset(
-        LPNConfig.compact(size=128),
-        128,
-        0.07,
-        steps=8_000,
-        optimizer=Optimizer(rate=1e-2),
+        LPNConfig.compact(size=128), 128, 0.07, steps=8_000, optimizer=Optimizer(rate=1e-2)
     ),
     "gs-compact": _preset(
         GradientStepConfig.compact(),

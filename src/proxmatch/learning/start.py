@@ -65,13 +65,7 @@ def sources_of(
 def nearest_first(
     sources: Mapping[str, ProximalDenoiser], images: Tensor, *, seed: int = 0
 ) -> dict[str, float]:
-    """PSNR of each denoiser on noisy images at :data:`LEVEL` in dB, the best one first.
-
-    Args:
-        sources: denoisers by name.
-        images: clean, ``(N, C, H, W)``.
-        seed: of the noise.
-    """
+    """PSNR of each denoiser on noisy images at :data:`LEVEL` in dB, the best one first."""
     unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(images)
     noisy = images + LEVEL * unit
     found = {name: float(psnr(d(noisy, LEVEL), images).mean()) for name, d in sources.items()}

@@ -21,19 +21,13 @@ FILE = "state.safetensors"
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands.
+    """Where a run stands."""
 
-    Attributes:
-        step: steps done.
-        settings: of the run, as JSON values; a run continues with these and no others.
-        tensors: parameters under ``model.``, the optimizer's under ``optimizer.``, and others.
-        facts: what else the run remembers, JSON values.
-    """
-
-    step: int
-    settings: dict[str, Any]
+    step: int  # steps done
+    settings: dict[str, Any]  # of the run, as JSON values; a run continues with these and no others
+    #: Parameters under model., the optimizer's under optimizer., and others.
     tensors: dict[str, Tensor]
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # what else the run remembers, JSON values
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """The tensors under ``prefix.``, without it."""

@@ -124,13 +124,7 @@ def train(
         about["start"] = fingerprint(list(start.parameters()))
     draw = windows(domain.sample, preset.size) if domain.size > preset.size else domain.sample
     result = run(
-        denoiser,
-        stream(draw),
-        settings,
-        folder,
-        fabric=fabric,
-        about=about,
-        on_step=on_step,
+        denoiser, stream(draw), settings, folder, fabric=fabric, about=about, on_step=on_step
     )
     denoiser.record = {
         "data": domain.describe(),
@@ -178,18 +172,13 @@ def continued(denoiser: ProximalDenoiser, size: int) -> Preset:
     )
     layout: Any = denoiser.configuration()
     return Preset.model_construct(
-        model=layout,
-        size=denoiser.native_size or min(CROP, size),
-        settings=settings,
+        model=layout, size=denoiser.native_size or min(CROP, size), settings=settings
     )
 
 
 def default_problems(size: tuple[int, int], channels: int) -> list[Problem]:
     """The paper's two inverse problems."""
-    return [
-        gaussian_deblurring(size, channels=channels),
-        super_resolution(size, channels=channels),
-    ]
+    return [gaussian_deblurring(size, channels=channels), super_resolution(size, channels=channels)]
 
 
 def colors(domain: ImageDomain | HeldImages, seed: int) -> dict[str, Any]:

@@ -92,11 +92,7 @@ def top_direction(
 
 
 def contractivity_penalty(
-    denoiser: GradientStep,
-    x: Tensor,
-    v: Tensor,
-    limit: float,
-    sigma: float | Tensor | None = None,
+    denoiser: GradientStep, x: Tensor, v: Tensor, limit: float, sigma: float | Tensor | None = None
 ) -> Tensor:
     """[|v^T H v| / |v|^2 - limit]_+^2, ``(B,)``, exact in value and derivative for its v.
 

@@ -4,13 +4,7 @@ Matplotlib is imported when something is drawn.
 """
 
 from proxmatch.plots.canvas import encoded, new_figure, rendered
-from proxmatch.plots.curves import (
-    plot_curves,
-    plot_losses,
-    plot_ranges,
-    plot_scores,
-    plot_trials,
-)
+from proxmatch.plots.curves import plot_curves, plot_losses, plot_ranges, plot_scores, plot_trials
 from proxmatch.plots.side_by_side import plot_images
 from proxmatch.plots.text_tables import Rows, html_table, text_table
 

@@ -13,13 +13,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.plots.canvas import encoded
-from proxmatch.plots.curves import (
-    plot_curves,
-    plot_losses,
-    plot_ranges,
-    plot_scores,
-    plot_trials,
-)
+from proxmatch.plots.curves import plot_curves, plot_losses, plot_ranges, plot_scores, plot_trials
 from proxmatch.plots.side_by_side import Box, plot_images
 from proxmatch.plots.text_tables import Rows, html_table
 

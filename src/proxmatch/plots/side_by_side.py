@@ -19,10 +19,7 @@ Box = tuple[int, int, int]
 
 
 def plot_images(
-    images: Mapping[str, Tensor],
-    *,
-    zoom: Box | bool = True,
-    figure: Figure | None = None,
+    images: Mapping[str, Tensor], *, zoom: Box | bool = True, figure: Figure | None = None
 ) -> Figure:
     """Draw images side by side.
 

@@ -114,8 +114,8 @@ def check_physics(physics: LinearPhysics, zeros: Tensor) -> None:
     if wrong > ADJOINT:
         warnings.warn(
             f"A_adjoint of {kind} is not the adjoint of its A (relative error {wrong:.2g}): what "
-            "is taken for the gradient of f is none, and no theory holds. Build it with an exact "
-            "adjoint (adjoint_via_backprop=True for deepinv's Tomography)",
+            "is taken for the gradient of f is wrong, and the theory does not hold. Build it with "
+            "an exact adjoint (adjoint_via_backprop=True for deepinv's Tomography)",
             MismatchedPhysicsWarning,
             stacklevel=4,
         )

@@ -27,6 +27,10 @@ def curvature(data_fidelity: DataFidelity) -> float:
 
     Raises:
         InputError: it is not known.
+
+    Example:
+        >>> curvature(L2())
+        1.0
     """
     if type(data_fidelity) is L2:
         return float(data_fidelity.norm)
@@ -43,13 +47,25 @@ def curvature(data_fidelity: DataFidelity) -> float:
 def gradient_bound(
     data_fidelity: DataFidelity, physics: LinearPhysics, img_size: ImageSize
 ) -> SquaredNorm:
-    """L_f = curvature * ||A||_2^2, exact where the norm and the curvature are."""
+    """L_f = curvature * ||A||_2^2, exact where the norm and the curvature are.
+
+    Example:
+        >>> from deepinv.physics import Denoising
+        >>> gradient_bound(L2(), Denoising(), (1, 8, 8)).value
+        1.0
+    """
     norm = squared_norm(physics, img_size)
     return SquaredNorm(curvature(data_fidelity) * norm.value, norm.exact)
 
 
 def parameters(data_fidelity: DataFidelity) -> dict[str, Any]:
-    """The numbers that a data term holds, by name."""
+    """The numbers that a data term holds, by name.
+
+    Example:
+        >>> from proxmatch.problems import PhotonFidelity
+        >>> parameters(PhotonFidelity(0.02, 0.1))["gain"]
+        0.02
+    """
     return {
         name: float(f"{value:.6g}")
         for name, value in sorted(vars(data_fidelity).items())

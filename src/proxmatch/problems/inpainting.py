@@ -64,13 +64,7 @@ def inpainting(
 
 
 def masked(mask: Tensor, img_size: ImageSize, noise: float) -> Design:
-    """The design of a problem that measures some pixels.
-
-    Args:
-        mask: which, ``(1, H, W)``, or ``(C, H, W)`` if not the same in every channel.
-        img_size: (C, H, W) of the images.
-        noise: standard deviation of the noise on what is measured.
-    """
+    """The design of a problem that measures some pixels: ``(1, H, W)`` or ``(C, H, W)`` of them."""
     mask = mask.detach().cpu() != 0
     if not bool(mask.flatten(1).any(1).all()):
         raise InputError("no pixel is measured; measure some, with a larger keep or another mask")

@@ -39,12 +39,6 @@ def with_noise(
 ) -> Tensor:
     """Measurements y from Ax, as by :func:`measured`.
 
-    Args:
-        physics: A and its noise.
-        clean: Ax, ``(B, ...)``.
-        ids: one name per image.
-        seed: another seed, another draw.
-
     Raises:
         InputError: noise that is not the same for all images.
     """

@@ -69,8 +69,8 @@ def sampling(
         most = width // max(acceleration, 1)
         if acceleration < 1 or most < 1 or not 0 <= center <= 1:
             raise InputError(
-                f"acceleration={acceleration}, center={center} cannot be: of {width} columns at "
-                "least one is measured, and center is a share of them"
+                f"acceleration={acceleration}, center={center} is not possible: at least one of "
+                f"{width} columns is measured, and center is a share of them"
             )
         if int(center * width) > most:
             raise InputError(

@@ -167,6 +167,11 @@ def photons(
         peak: number of photons at white, 1 / g.
         background: b.
         read_noise: s.
+
+    Example:
+        >>> noise, fidelity = photons(50.0, 0.1, 0.0)
+        >>> round(fidelity.curvature)  # 4 peak / background
+        2000
     """
     if not 0 < peak < math.inf:
         raise InputError(f"peak is a positive number of photons, got {peak}")
@@ -175,6 +180,14 @@ def photons(
 
 
 def without_background(y: Tensor, physics: LinearPhysics) -> Tensor:
-    """x_0 = A^T (y - b)."""
+    """x_0 = A^T (y - b).
+
+    Example:
+        >>> from proxmatch.problems import poisson_denoising
+        >>> problem = poisson_denoising(8, background=0.1)
+        >>> y = torch.full((1, 3, 8, 8), 0.6)
+        >>> round(float(without_background(y, problem.physics).mean()), 3)
+        0.5
+    """
     x: Tensor = physics.A_adjoint(y - physics.noise_model.background)
     return x

@@ -229,6 +229,9 @@ def check_options(name: str, given: Mapping[str, Any]) -> None:
 
     Raises:
         InputError: naming them.
+
+    Example:
+        >>> check_options("deblurring", {"noise": 0.1})
     """
     known = PROBLEMS[name].options
     for key in given:
@@ -240,13 +243,23 @@ def check_options(name: str, given: Mapping[str, Any]) -> None:
 
 
 def unknown(name: str, text: str) -> InputError:
-    """The error for something that is not an option of a problem."""
+    """The error for something that is not an option of a problem.
+
+    Example:
+        >>> print(unknown("denoising", "sigma"))
+        'sigma' is not an option of denoising; there are noise=..., eta=...
+    """
     known = ", ".join(f"{option}=..." for option in PROBLEMS[name].options)
-    return InputError(f"{text!r} is no option of {name}; there are {known}")
+    return InputError(f"{text!r} is not an option of {name}; there are {known}")
 
 
 def gaussian_noise(sigma: float) -> NoiseModel:
-    """White Gaussian noise, or none for ``sigma`` = 0."""
+    """White Gaussian noise, or none for ``sigma`` = 0.
+
+    Example:
+        >>> type(gaussian_noise(0.0)).__name__
+        'ZeroNoise'
+    """
     if not sigma >= 0:
         raise InputError(f"noise must be nonnegative, got {sigma}")
     return ZeroNoise() if sigma == 0 else GaussianNoise(torch.tensor(sigma, dtype=torch.float64))

@@ -116,7 +116,7 @@ def reconstruct(
     given = _given(measurements, problem)
     denoiser = fitting(denoiser, _channels(given, problem))
     place = next(denoiser.parameters(), given[0])
-    build = _builder(problem, options, denoiser.channels)
+    build = builder(problem, options, denoiser.channels)
     if sigma is None and isinstance(problem, Problem):
         first = given[0][None].to(place)
         denoiser = at_strength(denoiser, first, placed(problem, place))
@@ -205,19 +205,27 @@ def at_strength(
         return choose_strength_from_measurements(
             denoiser, measurements, problem, measured=False
         ).denoiser
-    small = _small(problem)
-    if small is None:  # a mask or a kernel of one size: nothing to simulate on
+    found = simulation(problem, denoiser.channels)
+    if found is None:  # a mask or a kernel of one size: nothing to simulate on
         return Relaxed(
             denoiser, min(1.0, MARGIN / (denoiser.core.lipschitz or 1.0)), MIDDLING_LEVEL
         )
+    small, images = placed(found[0], place), found[1].to(place)
+    return choose_strength(denoiser, images, small, measured=False).denoiser
+
+
+def simulation(build: Builder, channels: int) -> tuple[Problem, Tensor] | None:
+    """A small problem, and embedded pictures of its size; None if it is for another size only."""
+    small = _small(build)
+    if small is None:
+        return None
     images = embedded("photographs", SIDE).adaptation[::PICTURES]
     rows, cols = (n - SIDE for n in small.img_size[1:])
     images = F.pad(images, (0, cols, 0, rows), "reflect")
-    if denoiser.channels != images.shape[1]:
+    if channels != images.shape[1]:
         gray = torch.einsum("c,nchw->nhw", LUMA, images)[:, None]
-        images = gray.expand(-1, denoiser.channels, -1, -1)
-    small, images = placed(small, place), images.to(place).contiguous()
-    return choose_strength(denoiser, images, small, measured=False).denoiser
+        images = gray.expand(-1, channels, -1, -1)
+    return small, images.contiguous()
 
 
 def _small(build: Builder) -> Problem | None:
@@ -249,7 +257,7 @@ def _given(measurements: Any, problem: str | Problem | Builder) -> list[Tensor]:
     for number, y in enumerate(given):
         check_real(y)
         if y.ndim < 2:
-            raise InputError(f"measurement {number} is no tensor (C, h, w)")
+            raise InputError(f"measurement {number} is not a tensor (C, h, w)")
     if not given:
         raise InputError("there are no measurements; give at least one")
     return given
@@ -278,9 +286,10 @@ def placed(problem: Problem, like: Tensor) -> Problem:
     return problem if problem.dtype == like.dtype else problem.to(like.dtype)
 
 
-def _builder(
+def builder(
     problem: str | Problem | Builder, options: Iterable[str] | Mapping[str, Any], channels: int
 ) -> Builder:
+    """What makes a problem, given in any way, for measurements of a size."""
     if isinstance(problem, Problem):
         return lambda size: problem
     if callable(problem):

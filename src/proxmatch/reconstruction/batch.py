@@ -29,7 +29,7 @@ from proxmatch._internal.cluster import (
     fetched,
     gpu_share,
 )
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import write_json, write_together
 from proxmatch._internal.journal import Journal
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
@@ -39,9 +39,9 @@ from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
-from proxmatch.problems.catalog import entry, image_side, make_problem, options, reduction
+from proxmatch.problems.catalog import entry, options, reduction
 from proxmatch.problems.problem import ITERATIONS
-from proxmatch.reconstruction.any_size import TOGETHER, at_strength, placed, reconstruct
+from proxmatch.reconstruction.any_size import TOGETHER, at_strength, builder, placed, reconstruct
 from proxmatch.transforms.fitting import fitting
 
 RECORD, JOURNAL = "reconstruction.json", "reconstruction.jsonl"
@@ -206,15 +206,10 @@ class FileBatch:
             name, reason = next(iter(skipped.items()))
             raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
         results = {name: results[name] for name in self.files if name in results}
-        self._write(results | done)
+        write_json(self.out, RECORD, {"settings": self.settings, "files": results | done})
         if skipped:
             warnings.warn(SkippedFilesWarning(skipped), stacklevel=2)
         return results
-
-    def _write(self, results: dict[str, dict[str, Any]]) -> None:
-        record = {"settings": self.settings, "files": results}
-        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
-        write_together(self.out, {RECORD: text.encode()})
 
     def _outcomes(
         self, groups: Iterable[Group], advance: Callable[[int], None], workers: Workers
@@ -238,7 +233,7 @@ class FileBatch:
             task = ray.remote(_remote).options(
                 num_cpus=threads, num_gpus=share, max_retries=RETRIES
             )
-            given: dict[int, Any] = {}  # this batch without its files, for so many channels
+            given: dict[int, Any] = {}  # this batch without its files, by the number of channels
             running: dict[Any, list[str]] = {}
             most = AHEAD * max(number, int(ray.cluster_resources().get("CPU", 1)) // threads)
 
@@ -276,12 +271,11 @@ class FileBatch:
     def _groups(self, done: dict[str, Any], skipped: dict[str, str]) -> Iterator[Group]:
         """Files of one size together, few enough at a time; never all of them in memory."""
         waiting: dict[torch.Size, Group] = {}
-        channels = 1 if self.model.channels == 1 else None
         for name, picture in self.files.items():
             if name in done:
                 continue
             try:
-                file = picture.read(channels)
+                file = self._opened(picture)
             except DataError as error:
                 skipped[picture.name] = str(error)
                 continue
@@ -330,20 +324,26 @@ class FileBatch:
             written[name] = encode_image(image, self.format, self.bits or file.bits)
         return results, written
 
+    def before(self, name: str) -> tuple[Tensor, Tensor | None] | None:
+        """What a result was made from and its truth, if known, as pictures; None if it is gone."""
+        try:
+            truth, y, _ = self._measured([self._opened(self.files[name])])
+        except (DataError, InputError, OSError, KeyError):
+            return None
+        if truth is None:
+            return y[0], None
+        drawable = y.ndim == 4 and y.shape[1] in (1, 3)
+        return (y if drawable else truth)[0].cpu(), truth[0].cpu()
+
+    def _opened(self, picture: StoredPicture) -> ImageFile:
+        """A picture, gray for a denoiser of gray images, else as it is."""
+        return picture.read(1 if self.model.channels == 1 else None)
+
     def _denoiser(self, channels: int) -> ProximalDenoiser:
-        """D for images of so many channels, at its strength for the problem."""
+        """D for images of this many channels, at its strength for the problem."""
         if channels not in self.prepared:
-            fits = fitting(self.model, channels)
-            self.prepared[channels] = at_strength(
-                fits,
-                None,
-                lambda size: make_problem(
-                    self.problem,
-                    image_side(self.problem, size, self.options),
-                    self.options,
-                    channels=channels,
-                ),
-            )
+            build = builder(self.problem, self.options, channels)
+            self.prepared[channels] = at_strength(fitting(self.model, channels), None, build)
         return self.prepared[channels]
 
     def _measured(self, files: list[ImageFile]) -> tuple[Tensor | None, Tensor, list[float]]:
@@ -355,30 +355,17 @@ class FileBatch:
         height, width = (n // factor * factor for n in images.shape[-2:])
         images = images[..., :height, :width].contiguous()
         place = next(self.model.parameters())
-        size = image_side(self.problem, (height // factor, width // factor), self.options)
-        problem = make_problem(self.problem, size, self.options, channels=images.shape[1])
-        problem = placed(problem, place)
+        build = builder(self.problem, self.options, images.shape[1])
+        problem = placed(build((height // factor, width // factor)), place)
         truth = images.to(place)
         y = problem.measure(truth, ids=[file.digest for file in files], seed=self.seed)
         return truth, y, [round(v, 4) for v in psnr(problem.initial(y), truth).tolist()]
 
 
 def _remote(
-    batch: list[Any],
-    threads: int,
-    driver: dict[str, str],
-    names: list[str],
-    files: list[ImageFile],
+    batch: list[Any], threads: int, driver: dict[str, str], names: list[str], files: list[ImageFile]
 ) -> Outcome:
-    """A group as a Ray task.
-
-    Args:
-        batch: reference of the batch; in a list, so that Ray does not fetch it for every task.
-        threads: to use.
-        driver: its versions.
-        names: of what is written.
-        files: of one size.
-    """
+    """A group as a Ray task; the batch is in a list, so that Ray does not fetch it every time."""
     check_versions(driver)
     torch.set_num_threads(threads)
     return _batch(batch[0])._attempt(names, files, lambda steps: None)

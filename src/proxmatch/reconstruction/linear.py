@@ -40,17 +40,11 @@ LEAST, MOST = 0.03, 30.0
 
 @dataclass(frozen=True)
 class Linear:
-    """Linear reconstructions.
+    """Linear reconstructions."""
 
-    Attributes:
-        images: x_G, ``(B, C, H, W)``.
-        priors: the filter of the spectrum that was fitted to each, B of them.
-        missed: energy that x_G is expected to miss in each band, ``(B, bands)``.
-    """
-
-    images: Tensor
-    priors: list[Wiener]
-    missed: Tensor
+    images: Tensor  # x_G, (B, C, H, W)
+    priors: list[Wiener]  # the filter of the spectrum that was fitted to each, B of them
+    missed: Tensor  # energy that x_G is expected to miss in each band, (B, bands)
 
 
 @torch.no_grad()
@@ -87,14 +81,7 @@ def reconstruct_linearly(y: Tensor, problem: Problem, start: Tensor, variance: T
 
 
 def _fit_(prior: Wiener, found: Tensor, drawn: Tensor, again: Tensor) -> None:
-    """Give a prior the spectrum T; see the module's text.
-
-    Args:
-        prior: of spectrum S, which is changed.
-        found: x_G.
-        drawn: x'.
-        again: x'_G.
-    """
+    """Give a prior the spectrum T, from x_G, x' and x'_G; see the module's text."""
     tiny = torch.finfo(found.dtype).tiny
     energy, recovered = prior.bands(drawn)[0], prior.bands(again)[0]
     share = (recovered / energy.clamp_min(tiny)).clamp(0, 1)

@@ -36,7 +36,7 @@ from proxmatch.transforms.measured_colors import textures
 
 #: Blocks in which the detail of an image is measured, and the share of them that is flat.
 BLOCK, FLAT = 8, 0.2
-#: A noise level that is so many times another one is another one, where it is more than texture.
+#: By what factor two noise levels must differ to count as different, beyond what texture explains.
 APART, TEXTURE = 3.0, 0.05
 #: Pixels of a picture from which on its noise can be told.
 ENOUGH = 32 * 32
@@ -116,13 +116,6 @@ def _compared(x: Tensor, start: Tensor, y: Tensor, problem: Problem, variance: T
     """|x - x_G|^2, |x_0 - x_G|^2, |e|^2 and sum |d_b| |e_b|, over N: ``(4, B)``.
 
     As if x were x_G where a linear reconstruction is not worth its time.
-
-    Args:
-        x: results, ``(B, C, H, W)``.
-        start: x_0.
-        y: measurements.
-        problem: what they were measured by.
-        variance: of the noise in y, ``(B,)``.
     """
     change = _energy(x - start)
     zero = torch.zeros_like(change)
@@ -182,11 +175,7 @@ def last_residual(run: PnPResult) -> Tensor | None:
 
 
 def flattest(images: Tensor) -> Tensor:
-    """Mean square of the detail in the flattest blocks of images, ``(B,)``.
-
-    Args:
-        images: ``(B, C, H, W)``.
-    """
+    """Mean square of the detail in the flattest blocks of images, ``(B,)``."""
     detail = images - F.avg_pool2d(F.pad(images, (1, 1, 1, 1), mode="replicate"), 3, 1)
     side = min(BLOCK, *images.shape[-2:])
     blocks = F.avg_pool2d(detail.square().mean(1, keepdim=True), side).flatten(1)

@@ -31,21 +31,13 @@ Drawn = list[tuple[Figure, str]]
 
 @dataclass(frozen=True)
 class Album:
-    """The pictures of the page.
+    """The pictures of the page."""
 
-    Attributes:
-        strips: each with the place of its file in ``files``.
-        truth: place of the file, by image.
-        degraded: the same, by problem and image.
-        files: data URIs.
-        notes: what was changed or left out, in sentences.
-    """
-
-    strips: tuple[tuple[Strip, int], ...]
-    truth: dict[str, int]
-    degraded: dict[str, dict[str, int]]
-    files: tuple[str, ...]
-    notes: tuple[str, ...]
+    strips: tuple[tuple[Strip, int], ...]  # each with the place of its file in files
+    truth: dict[str, int]  # place of the file, by image
+    degraded: dict[str, dict[str, int]]  # the same, by problem and image
+    files: tuple[str, ...]  # data URIs
+    notes: tuple[str, ...]  # what was changed or left out, in sentences
 
 
 def uri(content: bytes, kind: str = "png") -> str:

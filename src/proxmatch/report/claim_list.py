@@ -47,19 +47,12 @@ class Tested:
 
 @dataclass(frozen=True)
 class Group:
-    """All tests of one kind of statement.
+    """All tests of one kind of statement."""
 
-    Attributes:
-        title: the statement, if it is one, or what its kind is called.
-        told: whether the title says it all; otherwise each test has a statement of its own.
-        paper: what the paper reports, when it is the same for all.
-        tested: one for each family, problem and n.
-    """
-
-    title: str
-    told: bool
-    paper: str
-    tested: tuple[Tested, ...]
+    title: str  # the statement, if it is one, or what its kind is called
+    told: bool  # whether the title says it all; otherwise each test has a statement of its own
+    paper: str  # what the paper reports, when it is the same for all
+    tested: tuple[Tested, ...]  # one for each family, problem and n
 
 
 def groups(claims: Iterable[ClaimRecord]) -> list[Group]:

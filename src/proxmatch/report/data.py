@@ -18,7 +18,7 @@ from proxmatch.report.table_views import order_relaxations
 def data(
     folder: Folder, digest: Digest, story: Narrative | None, album: Album | None
 ) -> dict[str, Any]:
-    """All of it; each part is empty when there is nothing to show."""
+    """Everything that the scripts draw; a part with nothing to show is empty."""
     settings = [c.setting for c in digest.cells] + [c.setting for c in digest.curves]
     settings += [strip.setting for strip, _ in album.strips] if album else []
     return {

@@ -16,29 +16,17 @@ from proxmatch.report.table_views import TableView, markdown, tables
 
 @dataclass(frozen=True)
 class Digest:
-    """The numbers of a page.
+    """The numbers of a page."""
 
-    Attributes:
-        cells: means of every setting.
-        curves: along the iterations.
-        blocks: the denoisers.
-        looks: of the methods.
-        tables: the main ones.
-        printed: those of ``tables/``, by name.
-        groups: the claims, by kind.
-        tally: how many of each verdict.
-        claimed: the denoisers of the claims.
-    """
-
-    cells: list[Summary]
-    curves: list[Curve]
-    blocks: list[Denoiser]
-    looks: dict[str, Style]
-    tables: list[TableView]
-    printed: dict[str, Markup]
-    groups: list[claim_list.Group]
-    tally: list[tuple[Verdict, int]]
-    claimed: list[Denoiser]
+    cells: list[Summary]  # means of every setting
+    curves: list[Curve]  # along the iterations
+    blocks: list[Denoiser]  # the denoisers
+    looks: dict[str, Style]  # of the methods
+    tables: list[TableView]  # the main ones
+    printed: dict[str, Markup]  # those of tables/, by name
+    groups: list[claim_list.Group]  # the claims, by kind
+    tally: list[tuple[Verdict, int]]  # how many of each verdict
+    claimed: list[Denoiser]  # the denoisers of the claims
 
 
 def digest(folder: Folder) -> Digest:

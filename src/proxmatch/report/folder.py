@@ -40,29 +40,17 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Folder:
-    """An experiment as it is on disk.
+    """An experiment as it is on disk."""
 
-    Attributes:
-        path: the folder.
-        manifest: how it was made; empty when it is missing.
-        images: rows of ``images.csv``.
-        iterations: rows of ``iterations.csv``.
-        cells: rows of ``cells.csv``, as text.
-        claims: the paper's claims, tested.
-        tables: Markdown by name.
-        figures: those whose PNG file is there, in the order of the paper.
-        pictures: the reconstructions, or None.
-    """
-
-    path: Path
-    manifest: Manifest
-    images: list[ImageRow]
-    iterations: list[IterationRow]
-    cells: list[dict[str, str]]
-    claims: list[ClaimRecord]
-    tables: dict[str, str]
-    figures: list[Figure]
-    pictures: Pictures | None
+    path: Path  # the folder
+    manifest: Manifest  # how it was made; empty when it is missing
+    images: list[ImageRow]  # rows of images.csv
+    iterations: list[IterationRow]  # rows of iterations.csv
+    cells: list[dict[str, str]]  # rows of cells.csv, as text
+    claims: list[ClaimRecord]  # the paper's claims, tested
+    tables: dict[str, str]  # Markdown by name
+    figures: list[Figure]  # those whose PNG file is there, in the order of the paper
+    pictures: Pictures | None  # the reconstructions, or None
 
 
 def read_folder(path: Path) -> Folder:
@@ -136,8 +124,8 @@ def _images(path: Path) -> Iterator[ImageRow]:
 def _iterations(path: Path) -> Iterator[IterationRow]:
     for where, row in _rows(path, (*_SETTING, "iteration", "psnr")):
         setting, number = _setting(where, row), _integer(where, row, "set")
-        values = {name: _number(where, row, name) for name in ("psnr", "gap")}
-        yield IterationRow(setting, number, _integer(where, row, "iteration"), **values)
+        psnr = _number(where, row, "psnr")
+        yield IterationRow(setting, number, _integer(where, row, "iteration"), psnr)
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -26,23 +26,14 @@ _OTHER: tuple[tuple[str, Marker], ...] = (
 
 @dataclass(frozen=True)
 class Style:
-    """How a method looks.
+    """How a method looks."""
 
-    Attributes:
-        label: its name in a sentence.
-        color: ``#rrggbb``, or ``ink`` for that of the text.
-        dash: of its line, in pixels; empty for a solid one.
-        marker: circle, square, diamond, triangle or cross.
-        filled: the marker.
-        control: whether it is a control, which is not drawn until asked for.
-    """
-
-    label: str
-    color: str
-    dash: str = ""
-    marker: str = "circle"
-    filled: bool = True
-    control: bool = False
+    label: str  # its name in a sentence
+    color: str  # #rrggbb, or ink for that of the text
+    dash: str = ""  # of its line, in pixels; empty for a solid one
+    marker: str = "circle"  # circle, square, diamond, triangle or cross
+    filled: bool = True  # the marker
+    control: bool = False  # whether it is a control, which is not drawn until asked for
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:

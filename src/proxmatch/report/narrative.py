@@ -23,48 +23,30 @@ SHOTS = 5  # the number of images in the story, or the nearest to it
 
 @dataclass(frozen=True)
 class Chapter:
-    """One of the pictures.
+    """One of the pictures."""
 
-    Attributes:
-        key: degraded, wiener, tv, source, adapted, reference or truth; or one of the rivals.
-        label: what it is.
-        mean: PSNR over all test images, in dB.
-        position: of the mean between the lowest and the highest of all, in percent.
-        picture: data URI.
-    """
-
-    key: str
-    label: str
-    mean: float | None
-    position: float | None
-    picture: str | None
+    key: str  # degraded, wiener, tv, source, adapted, reference or truth; or one of the rivals
+    label: str  # what it is
+    mean: float | None  # PSNR over all test images, in dB
+    position: float | None  # of the mean between the lowest and the highest of all, in percent
+    picture: str | None  # data URI
 
 
 @dataclass(frozen=True)
 class Narrative:
-    """The story and its starting point; the reader can choose another one.
+    """The story and its starting point; the reader can choose another one."""
 
-    Attributes:
-        denoiser: family and source.
-        problem: its name.
-        method: how it was adapted.
-        n: number of images it was adapted with.
-        chose: what ``auto`` returned, joined by "or" where sets differ; empty for other methods.
-        relaxation: of the adapted denoiser; source and reference are shown as they are.
-        image: the one that is shown, if there are pictures.
-        means: PSNR in dB by method: source, adapted, reference, wiener, tv, none; and ``alike``,
-            the reference with the relaxation of the adapted denoiser, if that is a different one.
-        stages: the pictures, in the order of the story; or else the means, lowest first.
-    """
-
-    denoiser: Denoiser
+    denoiser: Denoiser  # family and source
     problem: str
-    method: str
-    n: int
-    chose: str
-    relaxation: str
-    image: str
+    method: str  # how it was adapted
+    n: int  # number of images it was adapted with
+    chose: str  # what auto returned, joined by "or" where sets differ; empty for other methods
+    relaxation: str  # of the adapted denoiser; source and reference are shown as they are
+    image: str  # the one that is shown, if there are pictures
+    #: PSNR in dB by method: source, adapted, reference, wiener, tv, none; and alike, the reference
+    #: with the relaxation of the adapted denoiser, if that is a different one.
     means: dict[str, float]
+    #: The pictures, in the order of the story; or else the means, lowest first.
     stages: tuple[Chapter, ...]
 
     @property
@@ -79,14 +61,7 @@ def tell(
     album: Album | None,
     work: Iterable[Mapping[str, str]] = (),
 ) -> Narrative | None:
-    """The story of the first problem and denoiser that have an adapted row; None without one.
-
-    Args:
-        digest: the numbers.
-        pictures: what the album was made from.
-        album: the pictures.
-        work: rows of ``cells.csv``, which say what ``auto`` chose.
-    """
+    """The story of the first problem and denoiser that have an adapted row; None without one."""
     cells, looks = digest.cells, digest.looks
     strips = [] if album is None else album.strips
     settings = [s.setting for s, _ in strips] or [cell.setting for cell in cells]
@@ -184,11 +159,7 @@ def _chosen(start: Setting, work: Iterable[Mapping[str, str]]) -> str:
 
 def _preference(setting: Setting) -> tuple[bool, int, float]:
     """Smaller is better: the paper's relaxation, its method, and few images."""
-    return (
-        setting.relaxation != "paper",
-        ADAPTED.index(setting.method),
-        abs(setting.n - SHOTS),
-    )
+    return (setting.relaxation != "paper", ADAPTED.index(setting.method), abs(setting.n - SHOTS))
 
 
 def _as_it_is(

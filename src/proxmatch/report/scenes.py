@@ -21,15 +21,10 @@ from proxmatch.report.folder import inside, read_json
 
 @dataclass(frozen=True)
 class ShownPicture:
-    """A picture and its views, with their PNG files.
+    """A picture and its views, with their PNG files."""
 
-    Attributes:
-        about: what there is.
-        files: of each view, in order.
-    """
-
-    about: WholePicture
-    files: tuple[bytes, ...]
+    about: WholePicture  # what there is
+    files: tuple[bytes, ...]  # of each view, in order
 
     @property
     def size(self) -> tuple[int, int]:
@@ -46,15 +41,10 @@ class ShownPicture:
 
 @dataclass(frozen=True)
 class ShownPictures:
-    """The whole pictures of a page.
+    """The whole pictures of a page."""
 
-    Attributes:
-        says: what they show, in sentences.
-        scenes: at least one.
-    """
-
-    says: tuple[str, ...]
-    scenes: tuple[ShownPicture, ...]
+    says: tuple[str, ...]  # what they show, in sentences
+    scenes: tuple[ShownPicture, ...]  # at least one
 
     @property
     def files(self) -> dict[str, bytes]:

@@ -7,20 +7,15 @@ index.html         all of them on one page, which opens offline
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import csv_text, write_together
 from proxmatch.data import read_file
-from proxmatch.data.shards import StoredPicture
-from proxmatch.errors import DataError, InputError
 from proxmatch.plots import plot_images, rendered
-from proxmatch.problems.catalog import image_side, make_problem, options as read_options, reduction
 from proxmatch.report.document import document
 
 #: The number of sheets that are drawn, at most.
@@ -35,12 +30,6 @@ def write_sheets(
     out: Path, results: Mapping[str, Mapping[str, Any]], before: Before, title: str
 ) -> Path:
     """Write the sheets, the table and the page of a finished folder; earlier ones are replaced.
-
-    Args:
-        out: the folder, which holds a picture for each result.
-        results: what is known of each, by the name of its picture.
-        before: see :data:`Before`; None where it cannot be shown.
-        title: of the page.
 
     Returns:
         The page.
@@ -83,12 +72,8 @@ def sheet(result: Path, measured: Tensor, truth: Tensor | None, told: Mapping[st
 def metrics_csv(results: Mapping[str, Mapping[str, Any]]) -> str:
     """One line per picture; columns that no picture has are left out."""
     columns = [c for c in COLUMNS[1:] if any(c in one for one in results.values())]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([COLUMNS[0], *columns])
-    for name, one in results.items():
-        writer.writerow([name, *(one.get(column) for column in columns)])
-    return out.getvalue()
+    rows = ([name, *(one.get(column) for column in columns)] for name, one in results.items())
+    return csv_text([COLUMNS[0], *columns], rows)
 
 
 def means(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -99,43 +84,3 @@ def means(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         if values:
             found[column] = sum(values) / len(values)
     return found
-
-
-def measured_again(
-    sources: Mapping[str, StoredPicture],
-    channels: int,
-    problem: str,
-    given: Iterable[str],
-    *,
-    simulate: bool,
-    seed: int,
-) -> Before:
-    """The measurements: the files themselves, or simulated from them again.
-
-    Args:
-        sources: the picture of each result.
-        channels: of the denoiser.
-        problem: its name.
-        given: its options, as text.
-        simulate: the files are clean.
-        seed: of the noise.
-    """
-    read = read_options(problem, given)
-
-    def before(name: str) -> tuple[Tensor, Tensor | None] | None:
-        try:
-            file = sources[name].read(channels)
-            if not simulate:
-                return file.pixels, None
-            factor = reduction(problem, read)
-            height, width = (n // factor for n in file.pixels.shape[1:])
-            truth = file.pixels[:, : height * factor, : width * factor].contiguous()
-            size = image_side(problem, (height, width), read)
-            made = make_problem(problem, size, read, channels=channels)
-            y = made.measure(truth[None], ids=[file.digest], seed=seed)[0]
-        except (DataError, InputError, OSError, KeyError, TypeError):
-            return None
-        drawable: Sequence[int] = (1, 3)
-        return (y, truth) if y.ndim == 3 and len(y) in drawable else (truth, truth)
-
-    return before

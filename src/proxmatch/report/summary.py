@@ -16,31 +16,18 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Summary:
-    """A setting's means over its test images and adaptation sets.
+    """A setting's means over its test images and adaptation sets."""
 
-    Attributes:
-        setting: what was measured.
-        t: mean relaxation.
-        psnr: of the last iterate, in dB.
-        spread: standard deviation of the PSNR over the images, as in the paper's tables.
-        best_psnr: of the best iterate, in dB.
-        ssim: of the last iterate.
-        gap: proximal mismatch, in percent.
-        lipschitz: L.
-        images: how many.
-        sets: PSNR and gap of each adaptation set.
-    """
-
-    setting: Setting
-    t: float | None
-    psnr: float | None
-    spread: float | None
-    best_psnr: float | None
-    ssim: float | None
-    gap: float | None
-    lipschitz: float | None
-    images: int
-    sets: tuple[tuple[float | None, float | None], ...]
+    setting: Setting  # what was measured
+    t: float | None  # mean relaxation
+    psnr: float | None  # of the last iterate, in dB
+    spread: float | None  # standard deviation of the PSNR over the images, as in the paper's tables
+    best_psnr: float | None  # of the best iterate, in dB
+    ssim: float | None  # of the last iterate
+    gap: float | None  # proximal mismatch, in percent
+    lipschitz: float | None  # L
+    images: int  # how many
+    sets: tuple[tuple[float | None, float | None], ...]  # PSNR and gap of each adaptation set
 
 
 NOTHING = Summary(Setting(), None, None, None, None, None, None, None, images=0, sets=())
@@ -55,7 +42,6 @@ class Curve:
     psnr: tuple[float | None, ...]
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
-    gap: tuple[float | None, ...]
     sets: int
 
 
@@ -123,7 +109,6 @@ def _curve(setting: Setting, rows: list[IterationRow]) -> Curve:
         psnr=tuple(mean(values) for values in psnr),
         low=tuple(min(values, default=None) for values in psnr),
         high=tuple(max(values, default=None) for values in psnr),
-        gap=tuple(mean(r.gap for r in group) for _, group in groups),
         sets=len({r.set for r in rows}),
     )
 

@@ -21,46 +21,29 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class TableRow:
-    """A method at one n.
+    """A method at one n."""
 
-    Attributes:
-        method: its key.
-        style: its name and color.
-        n: number of images it was adapted with; 0 when it uses none.
-        at: its cell under each relaxation, by name.
-        position: of its PSNR under the first relaxation on the table's scale, in percent.
-        best: whether it has the highest PSNR of the methods with the same n.
-        always: whether it is shown whatever n is asked for.
-    """
-
-    method: str
-    style: Style
-    n: int
-    at: dict[str, Summary]
+    method: str  # its key
+    style: Style  # its name and color
+    n: int  # number of images it was adapted with; 0 when it uses none
+    at: dict[str, Summary]  # its cell under each relaxation, by name
+    #: Of its PSNR under the first relaxation on the table's scale, in percent.
     position: float | None
-    best: bool
-    always: bool
+    best: bool  # whether it has the highest PSNR of the methods with the same n
+    always: bool  # whether it is shown whatever n is asked for
 
 
 @dataclass(frozen=True)
 class TableView:
-    """All rows of one problem and denoiser.
-
-    Attributes:
-        problem: its name.
-        denoiser: family and source.
-        relaxations: cells of the first are shown in full, of the others only the PSNR.
-        rows: by n, then in the order of the methods.
-        shots: the n that occur, without 0.
-        scale: the PSNR at the ends of the scale, in dB.
-    """
+    """All rows of one problem and denoiser."""
 
     problem: str
-    denoiser: Denoiser
+    denoiser: Denoiser  # family and source
+    #: Cells of the first are shown in full, of the others only the PSNR.
     relaxations: tuple[str, ...]
-    rows: tuple[TableRow, ...]
-    shots: tuple[int, ...]
-    scale: tuple[float, float]
+    rows: tuple[TableRow, ...]  # by n, then in the order of the methods
+    shots: tuple[int, ...]  # the n that occur, without 0
+    scale: tuple[float, float]  # the PSNR at the ends of the scale, in dB
 
     @property
     def columns(self) -> list[tuple[str, str, str, int]]:

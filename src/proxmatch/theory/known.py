@@ -305,6 +305,11 @@ def highest_mode(
         means: ``(N, J, d)``.
         variance: of every component.
         max_iterations: bound on the steps.
+
+    Example:
+        >>> logits, means = torch.tensor([[0.0, -1.0]]), torch.tensor([[[0.0], [5.0]]])
+        >>> highest_mode(logits, means, 0.1)
+        tensor([[0.]])
     """
     x, components = means, means[:, None]  # one start per component
     eye = torch.eye(means.shape[-1], dtype=means.dtype, device=means.device)
@@ -330,7 +335,12 @@ def highest_mode(
 
 
 def bisect(f: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, steps: int = 64) -> Tensor:
-    """The zero of an increasing function between ``low`` and ``high``, element by element."""
+    """The zero of an increasing function between ``low`` and ``high``, element by element.
+
+    Example:
+        >>> bisect(lambda x: x**2 - 2, torch.tensor([0.0]), torch.tensor([2.0]))
+        tensor([1.4142])
+    """
     for _ in range(steps):
         middle = (low + high) / 2
         above = f(middle) > 0

@@ -59,13 +59,6 @@ def stationarity_under(
     """|grad F*(x_k)| of a run with injected mismatch, ``(B, K)``.
 
     With d_k^2 summable it goes to zero (Theorem 3.1); with a constant d it stops at a floor.
-
-    Args:
-        size: k -> d_k.
-        reference: D*, to which the errors are added.
-        measurements: y.
-        problem: f and eta.
-        iterations: K.
     """
     deployed = Perturbed(reference, size)
     return trace(

@@ -133,6 +133,11 @@ def train(
         generator: of the draws.
         rate: learning rate at the start; 1e-2 for the MSE and 3e-3 for proximal matching, whose
             gradient comes from the few draws within reach of gamma and is noisier.
+
+    Example:
+        >>> from proxmatch.theory.known import Gaussian
+        >>> denoiser = PointwiseLPN(1, 5.0)
+        >>> train(denoiser, Gaussian(), 1.0, None, steps=1, generator=torch.Generator())
     """
     rate = rate or (1e-2 if gamma is None else 3e-3)
     optimizer = torch.optim.Adam(denoiser.parameters(), lr=rate, betas=(0.9, 0.99))

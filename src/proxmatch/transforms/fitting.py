@@ -40,10 +40,6 @@ def fitted_list(denoiser: Any, images: Any) -> tuple[ProximalDenoiser, list[Tens
 
     Gray pictures among color ones become color ones, and color pictures for a denoiser of gray
     images gray ones; tensors are left as they are.
-
-    Args:
-        denoiser: D, of any kind.
-        images: in any form of :mod:`proxmatch.data.any_form`.
     """
     given = image_list(images)
     if {len(image) for image in given} == {1, 3}:

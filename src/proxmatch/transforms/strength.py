@@ -342,27 +342,12 @@ def stand_ins(
     return halved(run.images.clamp(0, 1))
 
 
-def along_run(
-    denoiser: ProximalDenoiser,
-    queries: Tensor,
-    sigma: float | None = None,
-    *,
-    points: int = POINTS,
-    images: int = SOME,
-) -> float:
-    """L of Id - D_s at query points of a run: the largest found, so a lower bound of the true one.
-
-    Args:
-        denoiser: D.
-        queries: z_1 ... z_K as a run records them, ``(B, K, C, H, W)``.
-        sigma: the level s.
-        points: how many of each run, evenly spread.
-        images: how many runs are looked at.
-    """
+def along_run(denoiser: ProximalDenoiser, queries: Tensor, sigma: float | None = None) -> float:
+    """L of Id - D_s at queries ``(B, K, C, H, W)`` of runs: the largest found, a lower bound."""
     steps = queries.shape[1]
-    chosen = sorted({round(i * (steps - 1) / max(1, points - 1)) for i in range(points)})
+    chosen = sorted({round(i * (steps - 1) / (POINTS - 1)) for i in range(POINTS)})
     place = next(denoiser.parameters())
-    some = queries[:images, chosen].flatten(0, 1).to(place)
+    some = queries[:SOME, chosen].flatten(0, 1).to(place)
     some = some[some.flatten(1).isfinite().all(1)]
     if not len(some):
         return float("nan")
@@ -574,11 +559,7 @@ def quick(denoiser: ProximalDenoiser) -> ProximalDenoiser:
 
 
 def halved(images: Tensor) -> Tensor:
-    """Images of half the size, mirrored at their right and lower edges to the size they had.
-
-    Args:
-        images: ``(N, C, H, W)``, at least 2 x 2.
-    """
+    """Images of half the size, mirrored at their right and lower edges to the size they had."""
     small = F.avg_pool2d(images, 2)
     rows, cols = (
         _mirror(n, half, images.device)

@@ -27,8 +27,8 @@ from proxmatch.errors import InputError
 from proxmatch.experiments.studies.priors import (
     BASELINES,
     at_strength,
+    cell_of,
     identity_of,
-    label_of,
     prior_of,
     problem_of,
 )
@@ -52,23 +52,14 @@ TESTED, CHOSEN_ON = 8, 4
 
 @dataclass(frozen=True)
 class Target:
-    """A domain to adapt to.
+    """A domain to adapt to."""
 
-    Attributes:
-        folder: of its pictures.
-        split: whether its own splits are taken; else every other picture is for testing.
-        reference: the shipped denoiser that was trained on it.
-        channels: of its images.
-        downscale: of its pictures before a crop.
-        most: images to adapt to, of the published data.
-    """
-
-    folder: str
-    split: bool = True
-    reference: str | None = None
-    channels: Literal[1, 3] = 3
-    downscale: int = 1
-    most: int = 50
+    folder: str  # of its pictures
+    split: bool = True  # whether its own splits are taken; else every other picture is for testing
+    reference: str | None = None  # the shipped denoiser that was trained on it
+    channels: Literal[1, 3] = 3  # of its images
+    downscale: int = 1  # of its pictures before a crop
+    most: int = 50  # images to adapt to, of the published data
 
 
 TARGETS = {
@@ -106,16 +97,8 @@ def plan(work: Work) -> list[dict[str, Any]]:
         names = _sources(cell["source"], work)
         cell["identity"] = [identity_of(name) for name in names]
     priors = [
-        {
-            "prior": label_of(prior),
-            "model": prior,
-            "identity": identity_of(prior),
-            "target": target,
-            "problem": problem,
-            "n": 5,
-            "set": 0,
-            **common,
-        }
+        cell_of(prior, work, common["images"], target=target, problem=problem)
+        | {"n": 5, "set": 0, **common}
         for problem in PROBLEMS
         for target, about in TARGETS.items()
         for prior in (*BASELINES, *work.models)

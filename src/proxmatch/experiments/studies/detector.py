@@ -16,14 +16,14 @@ import torch
 
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.experiments.studies.priors import cell_of, prior_of
+from proxmatch.experiments.studies.priors import cell_of, lifted
 from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import make_problem
 from proxmatch.reconstruction.signs import Examination, Sign
 from proxmatch.reconstruction.soundness import examine, last_residual
-from proxmatch.transforms import Lifted, Relaxed
+from proxmatch.transforms import Relaxed
 
 SIZE = 64
 #: Folder, split and channels; and whether the limits were set there.
@@ -75,9 +75,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     problem = make_problem(kind, SIZE, options, channels=channels)
     y = problem.measure(x, seed=settings["seed"])
     start = problem.initial(y)
-    prior: ProximalDenoiser = prior_of(settings["model"])
-    if channels != prior.channels:
-        prior = Lifted(prior, channels)
+    prior: ProximalDenoiser = lifted(settings["model"], channels)
     strengths = STRENGTHS if prior.conditional else tuple((t, None) for t in ONE_LEVEL)
     runs = []
     for t, level in strengths:

@@ -51,10 +51,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     for name, proximal in (("proximal", True), ("free", False)):
         denoiser, about = deployed(settings, work, proximal=proximal)
         run = pnp_pgd(denoiser, y, problem, record=("iterates",))
-        found[name] = {
-            **about,
-            "psnr": [round(v, 4) for v in psnr(run.images, test).tolist()],
-        }
+        found[name] = {**about, "psnr": [round(v, 4) for v in psnr(run.images, test).tolist()]}
         if not proximal or run.queries is None or not isinstance(denoiser, ProximalDenoiser):
             continue
         steps = run.queries.shape[1]

@@ -25,14 +25,12 @@ from torch import Tensor
 
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.data import ImageDomain, encode_image, image_files, read_image
-from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.experiments.studies.priors import at_strength, identity_of, label_of, prior_of
+from proxmatch.experiments.studies.priors import at_strength, cell_of
 from proxmatch.experiments.studies.study import Study, Work, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, make_problem
 from proxmatch.theory import certify
-from proxmatch.transforms import Lifted, choose_strength
 
 SIZE = 64
 #: Folder, and the factor by which its pictures are reduced before a crop; None for whole pictures.
@@ -62,15 +60,7 @@ ENLARGED = 2
 def plan(work: Work) -> list[dict[str, Any]]:
     """A cell for each domain, problem and prior."""
     return [
-        {
-            "domain": domain,
-            "problem": problem,
-            "prior": label_of(prior),
-            "model": prior,
-            "identity": None if prior in BASELINES else identity_of(prior),
-            "images": work.images or TESTED,
-            "seed": work.seed,
-        }
+        cell_of(prior, work, work.images or TESTED, domain=domain, problem=problem)
         for domain in DOMAINS
         for problem in PROBLEMS
         for prior in (*BASELINES, *work.models)
@@ -119,7 +109,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     if kind == "mri":
         chosen_on, test = with_phase(chosen_on), with_phase(test)
     problem = make_problem(kind, SIZE, options, channels=test.shape[1])
-    denoiser, about = _strong(settings["model"], chosen_on, problem, settings["seed"])
+    denoiser, about = at_strength(settings["model"], chosen_on, problem, seed=settings["seed"])
     y = problem.measure(test, seed=settings["seed"])
     start = problem.initial(y)
     run = pnp_pgd(denoiser, y, problem, record=(), on_divergence="ignore")
@@ -142,7 +132,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
     }
 
 
-def _certified(denoiser: ProximalDenoiser, y: Tensor, problem: Problem) -> float:
+def _certified(denoiser: Any, y: Tensor, problem: Problem) -> float:
     """The share of the inequalities that hold along the run."""
     warm = problem.warm_steps(problem.iterations)
     found = certify(
@@ -157,23 +147,8 @@ def _certified(denoiser: ProximalDenoiser, y: Tensor, problem: Problem) -> float
     return found.runs["itself"].share
 
 
-def _strong(model: str, images: Tensor, problem: Problem, seed: int) -> tuple[Any, dict[str, Any]]:
-    """A prior at the strength that does best on given images, lifted to their channels."""
-    if model in BASELINES:
-        return at_strength(model, images, problem, seed=seed)
-    prior = prior_of(model)
-    if prior.channels != images.shape[1]:
-        prior = Lifted(prior, images.shape[1])
-    found = choose_strength(prior, images, problem, seed=seed)
-    return found.denoiser, {
-        "strength": found.chosen.strength,
-        "sigma": found.chosen.sigma,
-        "margin": found.margin,
-    }
-
-
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One table a domain."""
+    """One table per domain."""
     parts = []
     for domain in dict.fromkeys(cell["domain"] for cell in cells):
         here = [cell for cell in cells if cell["domain"] == domain]

@@ -31,7 +31,7 @@ from proxmatch.experiments.studies.study import Work
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, make_problem
 from proxmatch.problems.image_sizes import Size
-from proxmatch.transforms import choose_strength, tune
+from proxmatch.transforms import Lifted, choose_strength, tune
 from proxmatch.transforms.strength import LEVELS
 
 #: Validation images that a strength is chosen on, and that a Wiener filter is fitted to.
@@ -51,17 +51,11 @@ PROBLEMS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Images:
-    """Images of a domain.
+    """Images of a domain."""
 
-    Attributes:
-        validation: folder and split of those that strengths are chosen on.
-        test: folder and split of those that figures are reported on.
-        channels: 3 or 1.
-    """
-
-    validation: tuple[str, Any]
-    test: tuple[str, Any]
-    channels: int = 3
+    validation: tuple[str, Any]  # folder and split of those that strengths are chosen on
+    test: tuple[str, Any]  # folder and split of those that figures are reported on
+    channels: int = 3  # 3 or 1
 
 
 DOMAINS = {
@@ -75,15 +69,7 @@ DOMAINS = {
 def images_of(
     domain: str, part: str, work: Work, count: int | None, size: int = 128
 ) -> tuple[Tensor, str]:
-    """Center crops of a domain, one a picture, and their fingerprint.
-
-    Args:
-        domain: one of ``DOMAINS``.
-        part: ``validation`` or ``test``.
-        work: says where the folders are.
-        count: how many, evenly spread; all if None.
-        size: side of the crops.
-    """
+    """Center crops of the ``validation`` or ``test`` part of a domain, and their fingerprint."""
     return _images(domain, part, work.data, count, size)
 
 
@@ -114,6 +100,14 @@ def prior_of(name: str) -> Any:
     return import_network(file, kind) if colon else load(name)  # type: ignore[arg-type]
 
 
+def lifted(name: str, channels: int) -> Any:
+    """A prior for images of this many channels: itself, or lifted to them if it is proximal."""
+    prior = prior_of(name)
+    if isinstance(prior, ProximalDenoiser) and prior.channels != channels:
+        return Lifted(prior, channels)
+    return prior
+
+
 def _bm3d() -> Any:
     """BM3D of deepinv for color images, which needs the extra of that name."""
     try:
@@ -141,14 +135,7 @@ def identity_of(name: str) -> str | None:
 
 
 def cell_of(prior: str, work: Work, images: int | None, **where: str) -> dict[str, Any]:
-    """The settings of a cell about a prior.
-
-    Args:
-        prior: a baseline, or as :func:`prior_of` takes it.
-        work: says the seed.
-        images: number of test images; None for all.
-        where: domain and problem.
-    """
+    """The settings of a cell about a prior."""
     return {
         **where,
         "prior": label_of(prior),
@@ -171,11 +158,6 @@ def deployed(
     """The prior of a cell at the strength that does best on validation images of its domain.
 
     The search is the longer part of many cells, so that those of one process share it.
-
-    Args:
-        settings: of the cell: model, domain, problem and seed.
-        work: says where the images are.
-        proximal: keep t L < 1.
     """
     names = (settings[key] for key in ("model", "domain", "problem", "seed"))
     return _deployed(*names, work.data, proximal)
@@ -214,19 +196,11 @@ class _AtLevel:
 def at_strength(
     name: str, images: Tensor, problem: Problem, *, proximal: bool = True, seed: int = 0
 ) -> tuple[Denoise, dict[str, Any]]:
-    """A prior at the strength that does best on given images, and what to record about it.
-
-    Args:
-        name: a baseline, or as :func:`prior_of` takes it.
-        images: ``(N, C, H, W)``.
-        problem: what to reconstruct from.
-        proximal: keep t L < 1.
-        seed: of the simulated noise.
-    """
+    """A prior at the strength that does best on given images, and what to record about it."""
     if name in BASELINES:
         found = BASELINES[name](images, problem, seed=seed)
     else:
-        prior = prior_of(name)
+        prior = lifted(name, images.shape[1])
         if isinstance(prior, ProximalDenoiser):
             found = choose_strength(prior, images, problem, proximal=proximal, seed=seed)
         else:

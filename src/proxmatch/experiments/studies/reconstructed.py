@@ -116,9 +116,5 @@ def _strength(cell: Mapping[str, Any] | None) -> str:
 
 
 RECONSTRUCTION = Study(
-    "reconstruction",
-    "Reconstruction of 128 x 128 images, mean PSNR in dB",
-    plan,
-    compute,
-    tables,
+    "reconstruction", "Reconstruction of 128 x 128 images, mean PSNR in dB", plan, compute, tables
 )

@@ -27,45 +27,31 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Work:
-    """What a study is given.
+    """What a study is given."""
 
-    Attributes:
-        data: folder of image folders, in the layout that the study's module names.
-        models: names or folders of denoisers, or ``kind:file`` of published networks.
-        images: number of test images; None for all of them.
-        seed: of everything that is drawn.
-        only: values of settings by name: cells with other ones are left out.
-        steps: of any training, at most; None for as many as it has.
-    """
-
-    data: Path
-    models: Sequence[str]
-    images: int | None = None
-    seed: int = 0
+    data: Path  # folder of image folders, in the layout that the study's module names
+    models: Sequence[str]  # names or folders of denoisers, or kind:file of published networks
+    images: int | None = None  # number of test images; None for all of them
+    seed: int = 0  # of everything that is drawn
+    #: Values of settings by name: cells with other ones are left out.
     only: Mapping[str, Collection[str]] = field(default_factory=dict)
-    steps: int | None = None
+    steps: int | None = None  # of any training, at most; None for as many as it has
 
 
 @dataclass(frozen=True)
 class Study:
-    """One study.
+    """One study."""
 
-    Attributes:
-        name: on the command line and of its folder.
-        title: of its tables.
-        plan: the settings of its cells, JSON values.
-        compute: a cell: its settings to its result, JSON values.
-        tables: text of its tables, in Markdown, from the cells (settings and result merged).
-        code: modules and packages that compute its cells, beside its own and the core.
-        pictures: files beside the tables, from the same cells.
-    """
-
-    name: str
-    title: str
-    plan: Callable[[Work], list[dict[str, Any]]]
+    name: str  # on the command line and of its folder
+    title: str  # of its tables
+    plan: Callable[[Work], list[dict[str, Any]]]  # the settings of its cells, JSON values
+    #: A cell: its settings to its result, JSON values.
     compute: Callable[[Mapping[str, Any], Work], dict[str, Any]]
+    #: Text of its tables, in Markdown, from the cells (settings and result merged).
     tables: Callable[[Sequence[Mapping[str, Any]]], str]
+    #: Modules and packages that compute its cells, beside its own and the core.
     code: tuple[str, ...] = ()
+    #: Files beside the tables, from the same cells.
     pictures: Callable[[Sequence[Mapping[str, Any]]], dict[str, bytes]] | None = None
 
 
@@ -76,17 +62,7 @@ def run_study(
     *,
     on_cell: Callable[[int, int, str], None] = lambda done, all_, what: None,
 ) -> Path:
-    """Compute the cells that are missing, and write the tables of all that are there.
-
-    Args:
-        study: which.
-        work: on what.
-        out: folder: ``cells/KEY.json`` each, and ``README.md`` with the tables.
-        on_cell: called with how many cells of how many are done, and which is next.
-
-    Returns:
-        The file of the tables.
-    """
+    """Compute the cells that are missing, and write the tables of all that are there."""
     if not work.data.is_dir():
         raise InputError(f"{work.data} is not a folder; give the one that holds the images")
     store = Store(out / "cells")

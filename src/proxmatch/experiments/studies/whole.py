@@ -121,14 +121,11 @@ def _chosen_on(settings: Mapping[str, Any], work: Work) -> Tensor:
 
 
 def grid(error: Tensor) -> float:
-    """How much more an error image jumps along some lines of a grid than between them.
+    """How much more an error ``(C, H, W)`` jumps along some lines of a grid than between them.
 
     For every distance between lines of :data:`PERIODS`, every place of the lines and both
     directions: the mean jump across them over the mean over all places; the largest of these.
     One without a grid has little more than 1.
-
-    Args:
-        error: ``(C, H, W)``.
     """
     found = []
     for image in (error, error.transpose(1, 2)):
@@ -144,9 +141,6 @@ def checkerboard(error: Tensor) -> float:
 
     The mean square of its mixed differences over that of white noise of the same size: 1 for white
     noise, below for smoother errors, 4 for nothing but a checkerboard.
-
-    Args:
-        error: ``(C, H, W)``.
     """
     mixed = error.diff(dim=1).diff(dim=2)
     return float(mixed.square().mean() / (4 * error.square().mean()))
