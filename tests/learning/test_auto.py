@@ -14,6 +14,7 @@ import torch
 from proxmatch._internal.cluster import Workers, spread
 from proxmatch._internal.randomness import generator_of
 from proxmatch.baselines import Wiener
+from proxmatch.baselines.wiener import SIGMAS
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
 from proxmatch.errors import AdaptationWarning, CheckpointError, InputError
 from proxmatch.learning import (
@@ -246,6 +247,9 @@ def test_out_of_time_there_is_the_first_and_the_filter(source: LPN) -> None:
         result = adapt(source, bright(1), problem=DEBLURRING, budget=0.0)
     assert [c.name for c in result.table] == ["source", "Wiener"]
     assert "total variation" in result.untried
+    unhurried = adapt(source, bright(1), problem=DEBLURRING).table
+    strengths = {c.name: c.strength for c in unhurried}
+    assert result.table[1].strength == strengths["Wiener"] != SIGMAS[0]  # all of them were tried
     assert (result.denoiser is source) is result.table[0].chosen
 
 

@@ -205,7 +205,9 @@ def explore(
         trials.begin(SOURCE, lambda: along(lambda _: given, (1.0,)))
     for name in list(nearness)[:TRIED]:
         trials.begin(named(RELAXED, name), partial(chosen, sources[name]))
-    trials.begin("Wiener", lambda: along(partial(Wiener.fit, windows), SIGMAS))
+    trials.begin(  # all strengths, whatever the budget: it takes next to no time
+        "Wiener", lambda: tune(partial(Wiener.fit, windows), SIGMAS, few, problems, seed=seed)
+    )
     if search.compare:
         trials.begin("total variation", lambda: along(TotalVariation, WEIGHTS))
 
