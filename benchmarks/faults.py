@@ -45,8 +45,10 @@ from proxmatch.experiments.scales import Scale
 SAME = ("images.csv", "iterations.csv", "claims.json", "tables/*", "pictures/index.json")
 #: Exit codes of a job that has written everything: untrained denoisers are suspicious.
 WRITTEN = (0, 1)
-#: Seconds after which a job hangs.
+#: Seconds after which a job hangs, if it has computed for as long or does nothing now.
 LONGEST = 600.0
+#: Seconds in which a job that computes, on however slow a machine, is seen to.
+LOOK = 60.0
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,11 @@ class Running:
         process: it.
         out: its folder.
         log: what it prints.
-        began: when, monotonic seconds.
     """
 
     process: multiprocessing.process.BaseProcess
     out: Path
     log: Path
-    began: float
 
     def working(self) -> bool:
         """Whether it owns its folder, or has written to it."""
@@ -111,6 +111,29 @@ class Running:
         """Wait for its end; its exit code, negative for a signal, None if it goes on."""
         self.process.join(seconds)
         return self.process.exitcode
+
+    def end(self) -> int | None:
+        """Wait for its end as long as it does not hang; as :meth:`join`.
+
+        A slow machine is no hang: who computes nothing any more, or far too much, hangs.
+        """
+        began, before = time.monotonic(), -1.0
+        while (code := self.join(LOOK)) is None:
+            now = self.computed()
+            waited = time.monotonic() - began
+            hangs = now > LONGEST or now - before < 0.01 or waited > 6 * LONGEST
+            if hangs and waited > LONGEST:
+                break
+            before = now
+        return code
+
+    def computed(self) -> float:
+        """CPU seconds of it and its children that ended."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def command(*arguments: object) -> Callable[[Path], int]:
@@ -212,7 +235,7 @@ def start(job: Job, out: Path, before: Callable[[], None] = lambda: None) -> Run
     context = multiprocessing.get_context("fork")
     process = context.Process(target=_inside, args=(job, out, log, before))
     process.start()
-    return Running(process, out, log, time.monotonic())
+    return Running(process, out, log)
 
 
 def _inside(job: Job, out: Path, log: Path, before: Callable[[], None]) -> None:
@@ -270,7 +293,7 @@ def undisturbed(job: Job, folder: Path) -> tuple[dict[str, str], float]:
     while not running.working() and running.join(0.01) is None:
         pass
     began = time.monotonic()
-    if running.join(LONGEST) not in WRITTEN:
+    if running.end() not in WRITTEN:
         raise RuntimeError(f"{job.name} fails undisturbed: {running.log.read_text()[-2000:]}")
     found = contents(running.out, job.kept)
     if not found:
@@ -315,7 +338,7 @@ def disturbed(
                 if job.forked or not running.process.is_alive():
                     running.process.join()
                     continue
-        code = running.join(LONGEST)
+        code = running.end()
         if code == -signal.SIGKILL:  # by the kernel, which had no memory left
             count.kills += 1
             count.starved += 1

@@ -5,8 +5,9 @@
 The jobs of :mod:`benchmarks.faults` (but Ray) follow each other in random rounds, each killed and
 resumed up to five times. Beside them a balloon takes up to so many megabytes and gives them back,
 every second; with ``--cgroup``, an empty memory control group with a limit that you made, both live
-in it, and the kernel kills as well. One run in five has two writers: the same command is started
-twice in one folder, and one of them has to be refused or to find all of it done.
+in it, and the kernel kills as well: the balloon or, as half of the commands ask for, the command.
+One run in five has two writers: the same command is started twice in one folder, and one of them
+has to be refused or to find all of it done.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -26,7 +26,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.faults import (
-    LONGEST,
     WRITTEN,
     Count,
     Job,
@@ -43,24 +42,29 @@ TWICE = 0.2
 
 
 def balloon(megabytes: int, seed: int, before: Callable[[], None]) -> None:
-    """Take memory and give it back, forever; half of the time the kernel is to kill others."""
+    """Take memory and give it back, forever."""
     before()
     chance = random.Random(seed)  # noqa: S311
     while True:
-        with suppress(OSError):  # not everybody may ask for that
-            Path("/proc/self/oom_score_adj").write_text(chance.choice(("0", "-1000")))
         held = bytearray(chance.randrange(1, megabytes) << 20)
         held[::4096] = b"x" * len(held[::4096])  # touched, or it would not count
         time.sleep(chance.random())
         del held
 
 
-def joining(cgroup: Path | None) -> Callable[[], None]:
-    """What puts a new process into a control group."""
+def joining(cgroup: Path | None, first: float = 0.0) -> Callable[[], None]:
+    """What puts a new process into a control group.
+
+    Args:
+        cgroup: the group, if there is one.
+        first: how often the kernel is asked to kill that process first.
+    """
 
     def join() -> None:
         if cgroup is not None:
             (cgroup / "cgroup.procs").write_text(str(os.getpid()))
+        if random.SystemRandom().random() < first:
+            Path("/proc/self/oom_score_adj").write_text("1000")
 
     return join
 
@@ -72,7 +76,7 @@ def twice(
     both = [start(job, out, before) for _ in range(2)]
     refused = 0
     for running in both:
-        code = running.join(LONGEST)
+        code = running.end()
         if code == 2 and "is in use by process" in running.log.read_text():
             refused += 1
         elif code is not None and code < 0:  # by the kernel
@@ -94,7 +98,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     chance = random.Random(args.seed)  # noqa: S311
-    before = joining(args.cgroup)
+    before = joining(args.cgroup, first=0.5)
     counts = {name: Count() for name in NAMES}
     refused = balloons = 0
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
@@ -110,7 +114,7 @@ def main() -> None:
         began, told, waiting = time.monotonic(), 0.0, list[str]()
         while time.monotonic() - began < 60 * args.minutes:
             if pressure is None or not pressure.is_alive():  # the kernel prefers large ones
-                given = (args.megabytes, chance.randrange(1 << 30), before)
+                given = (args.megabytes, chance.randrange(1 << 30), joining(args.cgroup))
                 pressure = context.Process(target=balloon, args=given, daemon=True)
                 pressure.start()
                 balloons += 1

@@ -18,6 +18,7 @@ export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 head=10.77.0.1 far=10.77.0.2
 
 clean() {
+    [ $? -eq 0 ] || tail -n 5 "$work"/*.log >&2
     for host in pm-head pm-far; do
         for pid in $(ip netns pids $host 2> /dev/null); do kill -9 "$pid" 2> /dev/null || true; done
         ip netns delete $host 2> /dev/null || true

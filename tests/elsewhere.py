@@ -301,18 +301,6 @@ def test_a_quasi_newton_method_waits_once_in_five_evaluations(waits: Counter[str
     torch.testing.assert_close(here(found.z), expected.z, rtol=1e-3, atol=1e-3)
 
 
-def test_autocast_changes_nothing() -> None:
-    for model in (gs(), lpn()):
-        x = images()
-        value, product = model.linearize(x)
-        with torch.autocast("cpu", torch.bfloat16):
-            again, same = model.linearize(x)
-            torch.testing.assert_close(model(x), model(x.clone()))
-            torch.testing.assert_close(same(x), product(x))
-        torch.testing.assert_close(again, value)
-        torch.testing.assert_close(model(x).detach(), value)
-
-
 @pytest.mark.parametrize("make", [gs, lpn])
 def test_a_compiler_makes_one_graph(make: Callable[[], ProximalDenoiser]) -> None:
     model = make().requires_grad_(False)

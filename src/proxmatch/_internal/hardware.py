@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def bfloat16_is_fast(device: torch.device) -> bool:
@@ -46,3 +51,15 @@ def full_precision() -> Iterator[None]:
     finally:
         for (place, name, _), kept in zip(places, before, strict=True):
             setattr(place, name, kept)
+
+
+def without_autocast(function: Callable[P, T]) -> Callable[P, T]:
+    """The function in the precision of its arguments, also where autocast is on."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        with torch.autocast(given[0].device.type if given else "cpu", enabled=False):
+            return function(*args, **kwargs)
+
+    return call

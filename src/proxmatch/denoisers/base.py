@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, wraps
 from typing import Any, ClassVar
 
 import torch
@@ -23,7 +23,7 @@ from deepinv.models import Denoiser
 from pydantic import BaseModel
 from torch import Tensor, nn
 
-from proxmatch._internal.hardware import full_precision
+from proxmatch._internal.hardware import full_precision, without_autocast
 from proxmatch.denoisers.inverse import (
     FIRST,
     SINGLE,
@@ -73,6 +73,9 @@ SET = ("sigma", "lipschitz")
 #: By what relative distance a noise level may exceed the trained ones before there is a warning.
 LEEWAY = 1e-3
 
+#: Methods that autocast does not reach: in half precision D is not grad h.
+EXACT = ("forward", "potential", "potential_at", "regularizer", "regularizer_grad", "_preimage")
+
 Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
 
 
@@ -120,6 +123,14 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         self.sigma = sigma
         self.lipschitz: float | None = None
         self.record: dict[str, Any] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep autocast away from what a family computes."""
+        super().__init_subclass__(**kwargs)
+        for name in vars(cls).keys() & EXACT:
+            setattr(cls, name, without_autocast(vars(cls)[name]))
+        if "linearize" in vars(cls):
+            cls.linearize = _exact_linearization(cls.linearize)  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         number = sum(p.numel() for p in self.parameters())
@@ -273,7 +284,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         u, start = self._inverse_arguments(u, initial)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
         with full_precision():
-            return self._solve(u, sigma, start, tolerance, max_iterations)
+            return without_autocast(self._solve)(u, sigma, start, tolerance, max_iterations)
 
     def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor | None:
         """D^{-1}(u) where there is a formula for it."""
@@ -478,6 +489,17 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
         return inverse
+
+
+def _exact_linearization(linearize: Callable[..., Linearization]) -> Callable[..., Linearization]:
+    """D(x) and J_D(x) v without autocast, wherever the products are computed."""
+
+    @wraps(linearize)
+    def call(*args: Any, **kwargs: Any) -> Linearization:
+        value, product = without_autocast(linearize)(*args, **kwargs)
+        return value, without_autocast(product)
+
+    return call
 
 
 def each(sigma: float | Tensor | None) -> Tensor | None:

@@ -29,6 +29,7 @@ from pydantic import (
 from torch import Tensor, nn
 from torch.func import vjp
 
+from proxmatch._internal.hardware import without_autocast
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
 from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
 from proxmatch.denoisers.networks import DnCNN, DRUNet, FFDNet, Network, is_map
@@ -313,6 +314,7 @@ class GradientStep(ProximalDenoiser):
 
         return (z - g).detach(), jacobian
 
+    @without_autocast
     def second_derivative(
         self, x: Tensor, v: Tensor, sigma: float | Tensor | None = None
     ) -> Tensor:
@@ -328,8 +330,7 @@ class GradientStep(ProximalDenoiser):
         """
         x, v = self._check(x), self._check(v)
         if isinstance(self.network, CompactUNet) and not any(map(self._missing, x.shape[-2:])):
-            with torch.autocast(x.device.type, enabled=False):
-                n, dn, ddn = self.network.taylor(x, v)
+            n, dn, ddn = self.network.taylor(x, v)
             return ((v - dn).square() - (x - n) * ddn).flatten(1).sum(1)
         keep = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.enable_grad():

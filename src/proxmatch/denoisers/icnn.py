@@ -400,11 +400,7 @@ def _layout_weights(layers: Sequence[Layer], w: Weights) -> Weights:
 
 def convex_gradient(layers: tuple[Layer, ...], w: Weights, x: Tensor, beta: float) -> Tensor:
     """Grad psi(x), differentiable in x and the weights; see :func:`gradient`."""
-    with torch.autocast(x.device.type, enabled=False):  # in half precision D is not grad h
-        return _convex_gradient(layers, _layout_weights(layers, w), _layout(x), beta)
-
-
-def _convex_gradient(layers: tuple[Layer, ...], w: Weights, x: Tensor, beta: float) -> Tensor:
+    w, x = _layout_weights(layers, w), _layout(x)
     flat = _flatten(w)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *flat)):
         out: Tensor = ConvexGradient.apply(layers, beta, x, *flat)
@@ -420,12 +416,10 @@ def linearize(
     """Grad psi(x) and the map v -> Hessian of psi(x) times v, outside autograd."""
     w = _layout_weights(layers, w)
     trace = Trace()
-    with torch.autocast(x.device.type, enabled=False):
-        out = gradient(layers, w, _layout(x), beta, trace)
+    out = gradient(layers, w, _layout(x), beta, trace)
 
     @torch.no_grad()
     def hessian(v: Tensor) -> Tensor:
-        with torch.autocast(v.device.type, enabled=False):
-            return curvature(layers, w, _layout(v), beta, trace)[0]
+        return curvature(layers, w, _layout(v), beta, trace)[0]
 
     return out, hessian

@@ -378,7 +378,9 @@ class ScaledLPN(ProximalDenoiser):
                     )
                 else:
                     a = a + _apply(trace.y[below], weight, layer, below)
-            trace.slope[name], trace.y[name] = _phi(level.gain[name] * a + level.bias[name])
+            trace.slope[name], trace.y[name] = _phi(
+                torch.addcmul(level.bias[name], level.gain[name], a)
+            )
         return trace
 
 
@@ -388,20 +390,21 @@ _DIRECT = {layer.name for layer in DIRECT}
 def _phi(a: Tensor) -> tuple[Tensor, Tensor]:
     """phi'(a) and phi(a)."""
     p = a.clamp(0, 1)
-    return p, p * (a - p / 2)
+    return p, p * torch.sub(a, p, alpha=0.5)
 
 
 def _on(u: Tensor, level: _Level) -> Tensor:
     """max(a_0, 0) of the units that have squares, ``(B, 2 F, H, W)``, from S_0 z."""
-    return (torch.cat([u, -u], 1) + level.bias[SQUARED]).relu()
+    plus, minus = level.bias[SQUARED].chunk(2, 1)
+    return torch.cat([plus + u, minus - u], 1).relu_()
 
 
 def _passed(u: Tensor, g: Tensor, level: _Level) -> Tensor:
     """What the units that have squares pass down, ``(B, F, H, W)``."""
     on = _on(u, level)
-    delta = on / OVERLAP + g * on.clamp(max=1)
+    delta = torch.addcmul(on / OVERLAP, g, on.clamp(max=1))
     for width, tap in zip(WIDTHS, level.back, strict=True):
-        delta = delta + tap * on.clamp(max=width)
+        delta.addcmul_(tap, on.clamp(max=width))
     return _odd(delta)
 
 
