@@ -287,6 +287,17 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         with full_precision():
             return self._solve(u, sigma, start, tolerance, max_iterations)
 
+    def near(self, x: Tensor, guess: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D(x), where a point near it is known; families that solve for D start there.
+
+        Args:
+            x: ``(B, C, H, W)``.
+            guess: the same shape.
+            sigma: noise level, as in :meth:`forward`.
+        """
+        found: Tensor = self(x, sigma)
+        return found
+
     def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor | None:
         """D^{-1}(u) where there is a formula for it."""
         return None
@@ -313,7 +324,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         """D(z) = u for arguments that have been checked."""
         known = self._preimage(u, sigma)
         if known is not None:
-            return by_formula(known, self.forward(known, sigma), u, tolerance)
+            return by_formula(known, self.near(known, u, sigma), u, tolerance)
         double, warm = u.dtype == torch.float64, start is not u
         if warm:  # it may be the solution already
             given = by_formula(start, self.forward(start, sigma), u, tolerance)

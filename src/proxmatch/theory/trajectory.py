@@ -211,7 +211,7 @@ def measure(
         # x_0 by itself: it is not an output of a denoiser, and the hardest to invert when D is D*.
         sizes = [1, *(min(chunk, sound - i) for i in range(1, sound, chunk))]
         for xs, zs in zip(torch.split(x, sizes), torch.split(z, sizes), strict=True):
-            target = reference(zs, sigma)
+            target = reference.near(zs, xs, sigma)
             inverse = reference.inverse(xs, sigma, initial=zs, tolerance=tolerance)
             w, rho = inverse.z, inverse.residual * residual_scale(xs)
             hz = reference.potential_at(zs, target, sigma)
