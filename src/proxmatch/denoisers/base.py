@@ -264,6 +264,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         initial: Tensor | None = None,
         tolerance: float | None = None,
         max_iterations: int = 200,
+        near: bool = False,
     ) -> Inverse:
         """Solve D(z) = u, image by image within one batch.
 
@@ -281,10 +282,14 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 1e-10 in float64.
             max_iterations: bound on the evaluations of D in the first phase and on the Newton steps
                 in the last; the phase between them has five times as many evaluations.
+            near: what a formula gives is verified by :meth:`near` from u, not by a call of D.
         """
         u, start = self._inverse_arguments(u, initial)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
-        with full_precision():
+        with full_precision(), torch.no_grad():
+            known = self._preimage(u, sigma) if near else None
+            if known is not None:
+                return by_formula(known, self.near(known, u, sigma), u, tolerance)
             return self._solve(u, sigma, start, tolerance, max_iterations)
 
     def near(self, x: Tensor, guess: Tensor, sigma: float | Tensor | None = None) -> Tensor:
@@ -324,7 +329,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         """D(z) = u for arguments that have been checked."""
         known = self._preimage(u, sigma)
         if known is not None:
-            return by_formula(known, self.near(known, u, sigma), u, tolerance)
+            return by_formula(known, self.forward(known, sigma), u, tolerance)
         double, warm = u.dtype == torch.float64, start is not u
         if warm:  # it may be the solution already
             given = by_formula(start, self.forward(start, sigma), u, tolerance)
