@@ -92,7 +92,7 @@ class System:
 
     where S = diag(s), s about the diagonal of A, and C is a periodic convolution: where an image is
     flat and where it is not differs by s, high and low frequencies by C. As B >= -rho and
-    |W| <= 1, M is positive definite. It saves a third of the products.
+    |W| <= 1, M is positive definite. It saves a quarter to a third of the products.
 
     Attributes:
         kernel: of W.
