@@ -397,14 +397,21 @@ def _takes(arguments: inspect.Signature, number: int) -> bool:
 def _denoised(
     name: str, denoiser: Denoise, z: Tensor, sigma: Any, rows: Tensor | None, rest: Tensor
 ) -> Tensor:
-    """D(z) in the given rows, and ``rest`` in the others, which the denoiser does not see."""
+    """D(z) in the given rows, and ``rest`` in the others, which the denoiser does not see.
+
+    ``rest`` is near D(z): a denoiser that makes use of that has a method ``near``.
+    """
+    near, from_near = rest, getattr(denoiser, "near", None)
     if rows is not None:
         if isinstance(sigma, Tensor) and sigma.ndim > 0 and len(sigma) == len(z):
             sigma = sigma[rows]
-        z = z[rows]
+        z, near = z[rows], rest[rows]
     version = None if z.is_inference() else z._version  # inference tensors keep no count
     try:
-        out = denoiser(z, sigma) if len(z) else z
+        if len(z):
+            out = denoiser(z, sigma) if from_near is None else from_near(z, near, sigma)
+        else:
+            out = z
     except (ProxmatchError, torch.OutOfMemoryError):
         raise
     except (TypeError, AttributeError, ValueError, RuntimeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +12,8 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor, nn
 
+from proxmatch.cli import run as cli
+from proxmatch.data.images import encode_image
 from proxmatch.denoisers import ProximalDenoiser, load, save
 from proxmatch.denoisers.base import Linearization
 from proxmatch.denoisers.families import FAMILIES
@@ -93,3 +96,22 @@ def test_it_is_adapted_reconstructed_with_diagnosed_and_certified() -> None:
     assert diagnose(source, IMAGES, PROBLEM).problem == PROBLEM.name
     certificate = certify({"adapted": found.denoiser}, y, PROBLEM, reference=source, local=())
     assert certificate.runs["adapted"].share == 1
+
+
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.ProxmatchWarning")
+def test_the_command_line_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From its card to an adapted one: no command names a family."""
+    folder = str(save(Shrink(ShrinkConfig()), tmp_path / "made"))
+    assert cli(["models", folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "Shrink"
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    (pictures / "one.png").write_bytes(encode_image(torch.rand(1, 32, 32)))
+    out = tmp_path / "adapted"
+    options = ["--method", "mse", "--steps", "2", "--images", str(pictures), "--out", str(out)]
+    assert cli(["adapt", folder, *options]) in (0, 1)
+    again = load(out / "model")
+    assert isinstance(again.core, Shrink)
+    options = ["--problem", "deblurring", "--simulate", "--out", str(tmp_path / "sharp")]
+    assert cli(["reconstruct", str(out / "model"), str(pictures), *options]) in (0, 1)
+    assert (tmp_path / "sharp" / "one.png").is_file()

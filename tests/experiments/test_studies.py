@@ -17,6 +17,7 @@ from PIL import Image
 from proxmatch._internal.provenance import _without_prose
 from proxmatch.commands.reproduce import STUDY_NAMES
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
+from proxmatch.denoisers.ridge import Ridge, RidgeConfig
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
 from proxmatch.experiments.studies.ceiling import Unrolled, trained
@@ -192,6 +193,25 @@ def test_certificates_are_of_a_family_against_its_reference(
     assert [line[1] for line in lines] == ["lpn-faces", "lpn-other"]
     assert all(line[3] == "100.00 %" for line in lines)
     assert all("proved" in line[6] for line in lines)
+
+
+def test_a_gray_model_is_certified_against_itself_at_half_the_level(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ridge has its constants by construction: nothing is estimated, and nothing inverted."""
+    monkeypatch.setattr("proxmatch.experiments.studies.certified.SIZE", 16)
+    torch.manual_seed(0)
+    save(Ridge(RidgeConfig(channels=1, sizes=(3,), levels=(0.003, 0.25))), tmp_path / "ridge")
+    work = Work(data, [str(tmp_path / "ridge")], 1, only={"problem": ["deblurring"]})
+    page = run_study(STUDIES["certificates"], work, tmp_path / "out")
+    lines = [line.split(" | ") for line in page.read_text().splitlines()[4:]]
+    assert [line[1] for line in lines] == ["ridge at 1 x s", "ridge at 2 x s"]
+    assert all(line[3] == "100.00 %" for line in lines)
+    for file in (tmp_path / "out" / "cells").glob("*.json"):
+        cell = json.loads(file.read_text())
+        rows = [row for row in cell["rows"] if row["applies"]]
+        assert {row["basis"] for row in rows} == {"proved"}
+        assert cell["not_inverted"] == 0
 
 
 def test_eigenvalues_are_followed_along_a_run(

@@ -192,7 +192,7 @@ def test_candidates_that_are_made_elsewhere_are_the_same(source: LPN, where: str
 
 def test_workers_are_for_candidates_without_a_budget(source: LPN) -> None:
     many = Workers("ray", 2)
-    with pytest.raises(InputError, match="only the candidates of auto"):
+    with pytest.raises(InputError, match="only share the candidates of auto"):
         adapt(source, bright(2), DEBLURRING, method="mse", workers=many)
     with pytest.raises(InputError, match="a budget is for one process"):
         adapt(source, bright(2), DEBLURRING, budget=10, workers=many)

@@ -74,7 +74,9 @@ SET = ("sigma", "lipschitz")
 LEEWAY = 1e-3
 
 #: Methods that autocast does not reach: in half precision D is not grad h.
-EXACT = ("forward", "potential", "potential_at", "regularizer", "regularizer_grad", "_preimage")
+EXACT = (
+    "forward", "near", "potential", "potential_at", "regularizer", "regularizer_grad", "_preimage",
+)  # fmt: skip
 
 Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
 
@@ -263,6 +265,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         initial: Tensor | None = None,
         tolerance: float | None = None,
         max_iterations: int = 200,
+        near: bool = False,
     ) -> Inverse:
         """Solve D(z) = u, image by image within one batch.
 
@@ -280,11 +283,26 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
                 1e-10 in float64.
             max_iterations: bound on the evaluations of D in the first phase and on the Newton steps
                 in the last; the phase between them has five times as many evaluations.
+            near: what a formula gives is verified by :meth:`near` from u, not by a call of D.
         """
         u, start = self._inverse_arguments(u, initial)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
-        with full_precision():
+        with full_precision(), torch.no_grad():
+            known = self._preimage(u, sigma) if near else None
+            if known is not None:
+                return by_formula(known, self.near(known, u, sigma), u, tolerance)
             return without_autocast(self._solve)(u, sigma, start, tolerance, max_iterations)
+
+    def near(self, x: Tensor, guess: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D(x), where a point near it is known; families that solve for D start there.
+
+        Args:
+            x: ``(B, C, H, W)``.
+            guess: the same shape.
+            sigma: noise level, as in :meth:`forward`.
+        """
+        found: Tensor = self(x, sigma)
+        return found
 
     def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor | None:
         """D^{-1}(u) where there is a formula for it."""

@@ -12,7 +12,8 @@ so that eps_k needs one inverse: that of D*(z_k) is z_k itself, and constants ca
 
 **Errors of the inverse.** Where D*(w) = x + e with |e| = rho and D*^{-1} is L_H-Lipschitz, w is off
 by at most L_H rho, and R* (hence eps_k and F*) is too small by at most L_H rho^2 / 2. These bounds
-are kept with the numbers, together with a bound for rounding.
+are kept with the numbers, together with a bound for rounding. Where D*^{-1} has a formula, rho is
+what :meth:`near` finds from x_k: for a ridge |w - x - grad R*(x)|, which is rounding.
 """
 
 from __future__ import annotations
@@ -211,8 +212,8 @@ def measure(
         # x_0 by itself: it is not an output of a denoiser, and the hardest to invert when D is D*.
         sizes = [1, *(min(chunk, sound - i) for i in range(1, sound, chunk))]
         for xs, zs in zip(torch.split(x, sizes), torch.split(z, sizes), strict=True):
-            target = reference(zs, sigma)
-            inverse = reference.inverse(xs, sigma, initial=zs, tolerance=tolerance)
+            target = reference.near(zs, xs, sigma)
+            inverse = reference.inverse(xs, sigma, initial=zs, tolerance=tolerance, near=True)
             w, rho = inverse.z, inverse.residual * residual_scale(xs)
             hz = reference.potential_at(zs, target, sigma)
             hw = reference.potential_at(w, xs, sigma)

@@ -116,6 +116,11 @@ class Relaxed(Transformed):
         """D_t(x) = t D_s(x) + (1 - t) x, the shape of x."""
         return self._step(x, self.inner(self._check(x), self._level(sigma)))
 
+    def near(self, x: Tensor, guess: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D_t(x), where a point near it is known: D(x) is then near x + (guess - x) / t."""
+        inside = torch.lerp(x, guess, 1 / self.t)
+        return self._step(x, self.inner.near(self._check(x), inside, self._level(sigma)))
+
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """h_t(x) = t h(x) + (1 - t) |x|^2 / 2, ``(B,)``."""
         h = self.inner.potential(self._check(x), self._level(sigma))

@@ -145,8 +145,10 @@ class Ridge(ProximalDenoiser):
         first, *others = self.layers
         return normalized(composed([first - first.mean((2, 3), keepdim=True), *others]))
 
-    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
-        """D_s(x) = argmin R_s(u) + |u - x|^2 / 2, the shape of x."""
+    def forward(
+        self, x: Tensor, sigma: float | Tensor | None = None, guess: Tensor | None = None
+    ) -> Tensor:
+        """D_s(x) = argmin R_s(u) + |u - x|^2 / 2, the shape of x; the search starts at a guess."""
         x = self._check(x)
         level = self._levels(x, sigma)
         keep = torch.is_grad_enabled() and (
@@ -154,7 +156,12 @@ class Ridge(ProximalDenoiser):
         )
         with torch.inference_mode(False), torch.set_grad_enabled(keep):
             z = x if keep else x.detach().clone()
-            return proximal(self._at(level), z, rough=self.mixed)
+            start = None if guess is None else self._check(guess).detach().clone()
+            return proximal(self._at(level), z, start, rough=self.mixed)
+
+    def near(self, x: Tensor, guess: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """D_s(x), found from a point near it."""
+        return self.forward(x, sigma, guess)
 
     def potential(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """h_s(x) = |x|^2 / 2 less the Moreau envelope of R_s, ``(B,)``."""

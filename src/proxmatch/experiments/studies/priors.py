@@ -65,6 +65,10 @@ DOMAINS = {
     "gray": Images(("bsds/validation", None), ("cbsd68", None), 1),
 }
 
+#: Faces for the models of gray images.
+GRAY = "gray faces"
+DOMAINS[GRAY] = Images(DOMAINS["faces"].validation, DOMAINS["faces"].test, 1)
+
 
 def images_of(
     domain: str, part: str, work: Work, count: int | None, size: int = 128

@@ -23,15 +23,19 @@ from proxmatch.pnp import pnp_pgd
 
 #: Images reconstructed at once.
 TOGETHER = 10
+#: Domains that are reconstructed.
+ALL = ("faces", "photographs", "gray")
 
 
 def plan(work: Work) -> list[dict[str, Any]]:
-    """A cell for each domain, problem and prior."""
+    """A cell for each domain, problem and prior; gray images only for models of such."""
+    models = {name: fitting(list(work.models), DOMAINS[name].channels) for name in ALL}
     return [
         cell_of(prior, work, work.images, domain=domain, problem=problem)
-        for domain in ("faces", "photographs")
+        for domain, fit in models.items()
         for problem in PROBLEMS
-        for prior in (*BASELINES, *fitting(list(work.models), DOMAINS[domain].channels))
+        for prior in (*BASELINES, *fit)
+        if fit or DOMAINS[domain].channels > 1
     ]
 
 
