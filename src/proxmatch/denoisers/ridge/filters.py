@@ -89,10 +89,11 @@ def spectrum(kernel: Tensor, weights: Tensor, size: tuple[int, int]) -> Tensor:
     weighted = (weights[:, None, :, None, None] * by_channel).flatten(0, 1)
     # From channel d to channel c, for all shifts; with one transform for each pair.
     pairs = F.conv2d(by_channel, weighted, padding=side - 1)
-    pairs = pairs.unflatten(1, (len(weights), -1)).transpose(0, 1)
+    pairs = pairs.reshape(len(pairs), len(weights), -1, *pairs.shape[2:]).transpose(0, 1)
     pad = (0, size[1] - 2 * side + 1, 0, size[0] - 2 * side + 1)
     shifted = F.pad(pairs, pad).roll((1 - side,) * 2, (3, 4))
-    return torch.fft.rfft2(shifted).permute(0, 3, 4, 1, 2)
+    found: Tensor = torch.fft.rfft2(shifted).permute(0, 3, 4, 1, 2)
+    return found
 
 
 def _highest(kernel: Tensor, points: int) -> tuple[int, int]:

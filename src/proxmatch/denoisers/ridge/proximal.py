@@ -124,7 +124,7 @@ class System:
 
         def apply(v: Tensor) -> Tensor:
             waves = torch.fft.rfft2(root * v, s=(height, width))
-            back = torch.fft.irfft2((inverse * waves[:, None]).sum(2), s=(height, width))
+            back: Tensor = torch.fft.irfft2((inverse * waves[:, None]).sum(2), s=(height, width))
             return root * back[..., : v.shape[-2], : v.shape[-1]]
 
         return apply
