@@ -224,8 +224,20 @@ def test_ray_with_a_worker_killed_reconstructs_what_one_process_does(
     killer.join()
     assert killed
     assert (done.code, done.err) == (alone.code, alone.err)
-    for name in ("reconstruction.json", *(f"{k}.png" for k in range(12))):
+    names = ("reconstruction.json", *(f"{k}.png" for k in range(12)))
+    for name in names:
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+    # What two workers left half done is completed by another number of them, and by one process.
+    for number, more in enumerate((("--engine", "ray", "--workers", 1), ())):
+        gone = names[1 + number :: 2]
+        for name in gone:
+            (tmp_path / "ray" / name).unlink()
+        stamps = {n: (tmp_path / "ray" / n).stat().st_mtime_ns for n in {*names[1:]} - {*gone}}
+        assert proxmatch(*arguments, *more, "--out", tmp_path / "ray").code == alone.code
+        for name in names:
+            same = (tmp_path / "alone" / name).read_bytes()
+            assert (tmp_path / "ray" / name).read_bytes() == same
+        assert stamps == {n: (tmp_path / "ray" / n).stat().st_mtime_ns for n in stamps}
 
 
 def test_what_a_cluster_lacks_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
