@@ -331,13 +331,13 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
         "interval": [11.0, 13.0],
     }
     missed = {**shift, "set": 1, "chosen": "Wiener", "learned": False, "interval": [12.0, 13.0]}
-    values = {"prior": 32.0, "gs-faces": 33.0, "wiener": 31.0}
+    values = {"prior": 32.0, "gs-faces": 33.0, "wiener": 31.0, "awful": 23.0}
     priors = [
         {
             "prior": name,
             "target": "faces",
             "problem": "deblurring",
-            "validation": value,
+            "told": [value, value],
             "psnr": [value, value + 0.5],
         }
         for name, value in values.items()
@@ -354,4 +354,5 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
     assert evidence.endswith("| 5 | 1 of 2 | +0.50 | 0.50 | 1.50 |")
     assert "| matched | 1 | 1 | 0.00 | 0.00 to 0.00 |" in verdicts
     assert "| mismatched | 1 | 1 | 1.00 | 1.00 to 1.00 |" in verdicts
-    assert "over 2 pairs" in note
+    assert "| badly mismatched | 1 | 1 | 10.00 | 10.00 to 10.00 |" in verdicts
+    assert "over 3 pairs: 1.00" in note

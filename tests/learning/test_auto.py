@@ -194,7 +194,7 @@ def test_workers_are_for_candidates_without_a_budget(source: LPN) -> None:
     many = Workers("ray", 2)
     with pytest.raises(InputError, match="only share the candidates of auto"):
         adapt(source, bright(2), DEBLURRING, method="mse", workers=many)
-    with pytest.raises(InputError, match="a budget is for one process"):
+    with pytest.raises(InputError, match="a budget is for a single process"):
         adapt(source, bright(2), DEBLURRING, budget=10, workers=many)
 
 

@@ -226,7 +226,6 @@ BAD = {
     "infinity": (POOL.index_fill(0, torch.tensor([2]), float("-inf")), r"infinity.*\[2\]"),
     "gray": (POOL[:, :1], r"\(B, 3, 8, 8\)|\(5, 3, 8, 8\)"),
     "small": (POOL[..., :7], r"\(B, 3, 8, 8\)|\(5, 3, 8, 8\)"),
-    "no batch": (POOL[0], r"batch|\(3, 3, 8, 8\)"),
     "a number": (torch.tensor(1.0), r"batch|\(B, 3, 8, 8\)"),
 }
 
@@ -237,6 +236,13 @@ def test_bad_inputs(method, name):
     value, message = BAD[name]
     with pytest.raises(InputError, match=message):
         getattr(DEBLURRING, method)(value)
+
+
+def test_a_single_measurement_is_a_batch_of_one_and_an_image_is_not():
+    y = DEBLURRING.measure(POOL[:1])
+    torch.testing.assert_close(DEBLURRING.initial(y[0]), DEBLURRING.initial(y))
+    with pytest.raises(InputError, match="batch"):
+        DEBLURRING.measure(POOL[0])
 
 
 @pytest.mark.parametrize("make", [gaussian_deblurring, super_resolution])
