@@ -66,11 +66,7 @@ def _over(c: Tensor, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def conjugate_gradient(
-    matvec: Callable[[Tensor], Tensor],
-    b: Tensor,
-    tolerance: Tensor,
-    max_iterations: int,
-    precondition: Callable[[Tensor], Tensor] = lambda r: r,
+    matvec: Callable[[Tensor], Tensor], b: Tensor, tolerance: Tensor, max_iterations: int
 ) -> Tensor:
     """Solve A x = b with A symmetric positive definite, one system per image.
 
@@ -82,16 +78,14 @@ def conjugate_gradient(
         b: right-hand sides, ``(B, ...)``.
         tolerance: on |b - A x| / |b|, ``(B,)``.
         max_iterations: bound on the number of products.
-        precondition: r -> M^{-1} r, with M near A and positive definite.
     """
     x = torch.zeros_like(b)
     r = b.clone()
-    p = precondition(r)
-    rr = _dot(r, p)
-    target = _dot(r, r) * tolerance**2
-    active = target >= 0
+    p = r
+    rr = _dot(r, r)
+    target = rr * tolerance**2
     for k in range(max_iterations):
-        active = active & (_dot(r, r) > target)
+        active = rr > target
         seen = b.device.type == "cpu" or k % LOOK == 0  # elsewhere a check waits for the device
         if seen and not bool(active.any()):
             break
@@ -102,9 +96,8 @@ def conjugate_gradient(
         step = torch.where(active, rr / curvature.where(active, torch.ones_like(rr)), 0)
         x = x + _over(step, p) * p
         r = r - _over(step, p) * ap
-        s = precondition(r)
-        new = torch.where(active, _dot(r, s), torch.zeros_like(rr))
-        p = s + _over(new / rr.where(active, torch.ones_like(rr)), p) * p
+        new = torch.where(active, _dot(r, r), torch.zeros_like(rr))
+        p = r + _over(new / rr.where(active, torch.ones_like(rr)), p) * p
         rr = new
     return x
 

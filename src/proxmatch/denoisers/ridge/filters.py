@@ -76,33 +76,17 @@ def squared_norm(kernel: Tensor) -> Tensor:
     return top * (1 + math.cos(math.pi / OVERSAMPLING) ** -2) / 2
 
 
-def spectrum(kernel: Tensor, weights: Tensor, size: tuple[int, int]) -> Tensor:
-    """Sum of weights_k k(f)^H k(f) over the filters, ``(B, H, W // 2 + 1, C, C)``.
-
-    Args:
-        kernel: ``(K, C, n, n)``.
-        weights: ``(B, K)``.
-        size: H and W of the grid of frequencies, at least 2 n - 1.
-    """
-    side = kernel.shape[-1]
-    by_channel = kernel.transpose(0, 1)
-    weighted = (weights[:, None, :, None, None] * by_channel).flatten(0, 1)
-    # From channel d to channel c, for all shifts; with one transform for each pair.
-    pairs = F.conv2d(by_channel, weighted, padding=side - 1)
-    pairs = pairs.reshape(len(pairs), len(weights), -1, *pairs.shape[2:]).transpose(0, 1)
-    pad = (0, size[1] - 2 * side + 1, 0, size[0] - 2 * side + 1)
-    shifted = F.pad(pairs, pad).roll((1 - side,) * 2, (3, 4))
-    found: Tensor = torch.fft.rfft2(shifted).permute(0, 3, 4, 1, 2)
-    return found
-
-
 def _highest(kernel: Tensor, points: int) -> tuple[int, int]:
     """The frequency of the grid at which the largest eigenvalue of S is largest."""
-    symbol = spectrum(kernel, kernel.new_ones(1, len(kernel)), (points, points)).flatten(0, 2)
+    side = kernel.shape[-1]
+    by_channel = kernel.transpose(0, 1)
+    correlation = F.conv2d(by_channel, by_channel, padding=side - 1)
+    correlation = F.pad(correlation, (0, points - 2 * side + 1) * 2).roll((1 - side,) * 2, (2, 3))
+    symbol = torch.fft.rfft2(correlation).flatten(2).permute(2, 0, 1)
     # An eigenvalue is at most the Frobenius norm, which tells where there is nothing to look for.
     above = torch.linalg.matrix_norm(symbol)
     where = above.argmax()[None]
-    if kernel.shape[1] > 1:
+    if len(by_channel) > 1:
         found = torch.linalg.eigvalsh(symbol[where])[:, -1]
         where = (above >= (1 - 1e-4) * found).nonzero().flatten()
         where = where[torch.linalg.eigvalsh(symbol[where])[:, -1].argmax()][None]

@@ -13,7 +13,7 @@ J_D(z) = (Id + Hess R(u))^{-1}, which is how D is trained: nothing is unrolled.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,12 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers.inverse import conjugate_gradient, residual_scale
-from proxmatch.denoisers.ridge.filters import analyze, spectrum, synthesize
+from proxmatch.denoisers.ridge.filters import analyze, synthesize
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.metrics import norm
+
+#: Responses of some filters at a time.
+Parts = list[Tensor]
 
 #: When the minimization stops: |u + grad R(u) - z| relative to max(|z|, 0.1 sqrt(n)).
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
@@ -33,15 +36,11 @@ ROUGH = {torch.float32: 1e-4, torch.float64: 1e-13}
 GRADIENT = {torch.float32: 1e-3, torch.float64: 1e-13}
 #: Responses of filters that a CPU handles at a time, so that they stay in its cache.
 AT_ONCE = 1 << 17
-MAX_ITERATIONS, MAX_PRODUCTS = 200, 2000
-#: Relative |grad F| down to which single precision is as good as double.
-SINGLE = 1e-5
-#: How accurately a step is solved for, at best and at worst.
-FORCING = (1e-4, 0.1)
+MAX_ITERATIONS = 2000
 #: Only rounding is left after this many iterations that did not reduce |grad F| by this factor.
-PATIENCE, PROGRESS = 6, 0.9
+PATIENCE, PROGRESS = 30, 0.9
 #: A step is taken where the slope along it is down to this fraction, or after this many trials.
-EXACTNESS, TRIALS = 0.3, 8
+EXACTNESS, TRIALS = 0.1, 8
 
 
 @dataclass(frozen=True)
@@ -73,61 +72,9 @@ class Regularizer:
         """The regularizer of some of the images."""
         return replace(self, profile=self.profile.rows(which))
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Regularizer:
-        """The same with changed tensors."""
-        return Regularizer(change(self.kernel), self.profile.each(change))
-
     def detach(self) -> Regularizer:
         """The same without a graph; what is computed then is the same to the last bit."""
-        return self.each(Tensor.detach)
-
-
-@dataclass(frozen=True)
-class System:
-    r"""A = Id + W^T B W with B = diag(psi''(W u)): the Hessian of F at u.
-
-    Equations with it are solved by conjugate gradients, preconditioned by
-
-        M = S^{1/2} C S^{1/2},    C = mean(1 / s) Id + sum_k mean(b_k / s) W_k^T W_k
-
-    where S = diag(s), s about the diagonal of A, and C is a periodic convolution: where an image is
-    flat and where it is not differs by s, high and low frequencies by C. As B >= -rho and
-    |W| <= 1, M is positive definite. It saves a quarter to a third of the products.
-
-    Attributes:
-        kernel: of W.
-        bend: b, ``(B, K, H, W)``.
-    """
-
-    kernel: Tensor
-    bend: Tensor
-
-    def __call__(self, v: Tensor) -> Tensor:
-        """A v, the shape of v."""
-        return v + synthesize(self.bend * analyze(v, self.kernel), self.kernel)
-
-    def solve(self, v: Tensor, tolerance: Tensor, most: int) -> Tensor:
-        """A^{-1} v, to a relative residual for each image, ``(B,)``."""
-        return conjugate_gradient(self, v, tolerance, most, self._preconditioner())
-
-    def _preconditioner(self) -> Callable[[Tensor], Tensor]:
-        """V -> M^{-1} v."""
-        kernel = self.kernel
-        diagonal = synthesize(self.bend, kernel.square().mean(1, keepdim=True))
-        root = (1 + diagonal).rsqrt()
-        share = root.square()
-        height, width = (max(n, 2 * kernel.shape[-1] - 1) for n in share.shape[-2:])
-        weights = (self.bend * share).mean((2, 3))
-        symbol = spectrum(kernel, weights, (height, width))
-        symbol.diagonal(dim1=3, dim2=4).add_(share.mean((2, 3))[:, None, None])
-        inverse = torch.linalg.inv(symbol).permute(0, 3, 4, 1, 2)
-
-        def apply(v: Tensor) -> Tensor:
-            waves = torch.fft.rfft2(root * v, s=(height, width))
-            back: Tensor = torch.fft.irfft2((inverse * waves[:, None]).sum(2), s=(height, width))
-            return root * back[..., : v.shape[-2], : v.shape[-1]]
-
-        return apply
+        return Regularizer(self.kernel.detach(), self.profile.each(Tensor.detach))
 
 
 def proximal(
@@ -173,9 +120,13 @@ def derivative(
 @torch.no_grad()
 def _solve(regularizer: Regularizer, u: Tensor, v: Tensor, tolerance: float) -> Tensor:
     """The w with w + Hess R(u) w = v."""
-    bend = regularizer.profile.bend(analyze(u, regularizer.kernel))
-    system = System(regularizer.kernel, bend)
-    return system.solve(v, v.new_full((len(v),), tolerance), MAX_PRODUCTS)
+    kernel = regularizer.kernel
+    bend = regularizer.profile.bend(analyze(u, kernel))
+
+    def matvec(w: Tensor) -> Tensor:
+        return w + synthesize(bend * analyze(w, kernel), kernel)
+
+    return conjugate_gradient(matvec, v, v.new_full((len(v),), tolerance), MAX_ITERATIONS)
 
 
 class _Root(torch.autograd.Function):
@@ -202,85 +153,73 @@ class _Root(torch.autograd.Function):
 
 
 @torch.no_grad()
-def minimize(
-    regularizer: Regularizer, z: Tensor, tolerance: float, start: Tensor | None = None
-) -> Tensor:
-    """D(z) by Newton's method, each image on its own.
+def minimize(regularizer: Regularizer, z: Tensor, tolerance: float, start: Tensor) -> Tensor:
+    """D(z) by nonlinear conjugate gradients (Hestenes and Stiefel), each image on its own.
 
-    Steps are solved for by preconditioned conjugate gradients in single precision, to an accuracy
-    that tightens with |grad F|. Along a step d, W (u + t d) = W u + t W d: trying a t costs no
-    convolution, so that t nearly minimizes F. Since F is strongly convex, this converges for all
-    weights, from any start.
+    Along a direction d, W (u + t d) = W u + t W d: trying a step costs no convolution, so steps are
+    nearly exact. With restarts where a direction does not descend enough, the method converges on
+    strongly convex functions (Gilbert and Nocedal, 1992), that is for all weights. It takes about
+    half as many gradients here as FISTA does, and needs no bound on the curvature.
 
     Args:
         regularizer: R.
         z: ``(B, C, H, W)``.
         tolerance: on |u + grad R(u) - z| / max(|z|, 0.1 sqrt(n)). An image on which rounding allows
             no more keeps the best u found.
-        start: where to start, if a point near D(z) is known; z itself by default.
+        start: where to start: z, or a point near D(z).
     """
-    u = z if start is None else start
-    if z.dtype == torch.float64:
-        off = norm(u + regularizer.gradient(u) - z) > SINGLE * residual_scale(z)
-        if bool(off.any()):  # single precision first, as far as that goes
-            single = regularizer.rows(off).each(Tensor.float)
-            u = u.clone()
-            u[off] = _newton(single, z[off].float(), max(tolerance, SINGLE), u[off].float()).to(z)
-    return _newton(regularizer, z, tolerance, u)
-
-
-def _newton(regularizer: Regularizer, z: Tensor, tolerance: float, u: Tensor) -> Tensor:
-    """D(z) in the precision of z, from u."""
-    scale = residual_scale(z)
-    kernel, psi = regularizer.kernel, regularizer.profile
-    y = analyze(u, kernel)
-    slope, bend = psi.slope_and_bend(y)
-    g = u - z + synthesize(slope, kernel)
-    out, lowest = u.clone(), torch.full_like(scale, torch.inf)
+    goal = tolerance * residual_scale(z)
+    out, lowest = start.clone(), torch.full_like(goal, torch.inf)
     mark = lowest.clone()  # where |grad F| was when it last made progress
-    marked = torch.zeros_like(scale, dtype=torch.long)  # at which iteration
+    marked = torch.zeros_like(goal, dtype=torch.long)  # at which iteration
     live = torch.arange(len(z), device=z.device)
-    coarse = kernel.float()
+    kernel, filters = regularizer.kernel, _at_once(z, len(z))
+    psi = regularizer.profile.split(filters)
+    u = start
+    y = list(torch.split(analyze(u, kernel), filters, 1))
+    slope, bend = _evaluated(psi, y)
+    g = u - z + synthesize(torch.cat(slope, 1), kernel)
+    d = -g
     for k in range(MAX_ITERATIONS):
-        size = norm(g) / scale[live]
+        size = norm(g)
         better = size < lowest[live]
         out[live[better]], lowest[live[better]] = u[better], size[better]
         ahead = live[size < PROGRESS * mark[live]]
         mark[ahead], marked[ahead] = lowest[ahead], k
-        going = (lowest[live] > tolerance) & (k - marked[live] < PATIENCE)
+        going = (lowest[live] > goal[live]) & (k - marked[live] < PATIENCE)
         if not bool(going.all()):
             left = going.nonzero().flatten()
             if not len(left):
                 break
-            u, g, z, y, bend = u[left], g[left], z[left], y[left], bend[left]
-            size, live, psi = size[left], live[left], psi.rows(left)
-        forcing = size.sqrt().clamp(FORCING[0], FORCING[1])
-        forcing = torch.maximum(forcing, 0.3 * tolerance / size).float()
-        unit = _over(size * scale[live])
-        system = System(coarse, bend.float())
-        d = unit * system.solve((-g / unit).float(), forcing, MAX_PRODUCTS).to(g)
-        t, y, slope, bend = _line_search(psi, y, bend, analyze(d, kernel), d, g, u - z)
+            u, g, d, z, live = u[left], g[left], d[left], z[left], live[left]
+            y, bend = [part[left] for part in y], [part[left] for part in bend]
+            psi = [one.rows(left) for one in psi]
+        step = list(torch.split(analyze(d, kernel), filters, 1))
+        t, y, slope, bend, change = _line_search(psi, y, bend, step, d, g, u - z)
         u = u + t * d
-        g = u - z + synthesize(slope, kernel)
+        old, g = g, u - z + synthesize(torch.cat(slope, 1), kernel)
+        beta = (_dot(g, g - old) / change).clamp_min(0)
+        d = beta * d - g
+        d = torch.where(_dot(d, g) > -EXACTNESS * _dot(g, g), -g, d)
     return out
 
 
-def _at_once(z: Tensor, filters: int) -> int:
-    """How many images to handle at a time."""
+def _at_once(z: Tensor, others: int) -> int:
+    """How many images, or filters, to handle at a time if there are so many of the others."""
     if z.device.type != "cpu":
         return sys.maxsize
-    return max(1, AT_ONCE // (filters * z.shape[-2] * z.shape[-1]))
+    return max(1, AT_ONCE // (others * z.shape[-2] * z.shape[-1]))
 
 
 def _line_search(
-    psi: Profile, y: Tensor, bend: Tensor, step: Tensor, d: Tensor, g: Tensor, offset: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    psi: Sequence[Profile], y: Parts, bend: Parts, step: Parts, d: Tensor, g: Tensor, offset: Tensor
+) -> tuple[Tensor, Parts, Parts, Parts, Tensor]:
     """A zero of t -> F'(t), the slope of F along d, to :data:`EXACTNESS`: it increases with t.
 
     A Newton step first, then secants within what is known to hold the zero.
 
     Args:
-        psi: of every filter.
+        psi: some filters at a time, as the next three.
         y: W u.
         bend: psi''(y).
         step: W d.
@@ -289,16 +228,17 @@ def _line_search(
         offset: u - z.
 
     Returns:
-        t, ``(B, 1, 1, 1)``; y + t step, psi' and psi'' there.
+        t, ``(B, 1, 1, 1)``; y + t step, psi' and psi'' there; and F'(t) - F'(0), ``(B, 1, 1, 1)``.
     """
     start, square, fixed = _dot(g, d), _dot(d, d), _dot(offset, d)
-    t = -start / (square + _dot(bend * step, step))
+    bent = [a * b for a, b in zip(bend, step, strict=True)]
+    t = -start / (square + sum(map(_dot, bent, step)))
     low, at_low = torch.zeros_like(t), start
     high, at_high = torch.full_like(t, torch.inf), torch.full_like(t, torch.inf)
     for trial in range(TRIALS + 1):
-        moved = torch.addcmul(y, t, step)
-        slope, bend = psi.slope_and_bend(moved)
-        now = fixed + t * square + _dot(slope, step)
+        moved = [torch.addcmul(a, t, b) for a, b in zip(y, step, strict=True)]
+        slope, bend = _evaluated(psi, moved)
+        now = fixed + t * square + sum(map(_dot, slope, step))
         todo = now.abs() > -EXACTNESS * start
         if trial == TRIALS or not bool(todo.any()):
             break
@@ -311,14 +251,15 @@ def _line_search(
         between = between.clamp(low + 0.1 * (high - low), high - 0.1 * (high - low))
         following = torch.where(high.isfinite(), between, secant.clamp(1.1 * t, 4 * t))
         t = torch.where(todo, following, t)
-    return t, moved, slope, bend
+    return t, moved, slope, bend, now - start
+
+
+def _evaluated(psi: Sequence[Profile], y: Parts) -> tuple[Parts, Parts]:
+    """psi'(y) and psi''(y), some filters at a time."""
+    both = [one.slope_and_bend(part) for one, part in zip(psi, y, strict=True)]
+    return [slope for slope, _ in both], [bend for _, bend in both]
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     """The inner products of images, ``(B, 1, 1, 1)``."""
-    return _over(torch.linalg.vecdot(a.flatten(1), b.flatten(1)))
-
-
-def _over(c: Tensor) -> Tensor:
-    """``(B,)`` made to multiply images."""
-    return c.view(-1, 1, 1, 1)
+    return (a * b).flatten(1).sum(1).view(-1, 1, 1, 1)
