@@ -1,13 +1,15 @@
 """Many small measurements through `proxmatch reconstruct`: by one process, and by Ray with kills.
 
-    python -m benchmarks.many [--files 20000] [--engine local|ray] [--iterations 2] [--keep FOLDER]
+    python -m benchmarks.many [--files 20000] [--engine local|ray] [--unharmed] [--iterations 2]
+        [--keep FOLDER]
 
 Measurements of 64 x 64 (blurred embedded photographs, gray, shifted) are written to a folder. With
 ``local``, one process reconstructs them. With ``ray``, two workers do: one of them is killed after
-a quarter of the files, the driver after half of them, and the same command goes on. What is printed
-are seconds, the driver's memory at several counts and whether the results are byte for byte those
-of the local run in the same ``--keep`` folder. ``--journal`` measures what a line of the journal
-costs after so many others, ``--listing`` what a folder of so many entries costs before the work.
+a quarter of the files, the driver after half of them, and the same command goes on; ``--unharmed``
+leaves them alone, to compare seconds with those of one process. What is printed are seconds, the
+driver's memory at several counts and whether the results are byte for byte those of the local run
+in the same ``--keep`` folder. ``--journal`` measures what a line of the journal costs after so many
+others, ``--listing`` what a folder of so many entries costs before the work.
 """
 
 from __future__ import annotations
@@ -115,19 +117,19 @@ def watched(
     return done(out)
 
 
-def by_one(keep: Path, files: int, iterations: int) -> None:
-    """One process."""
+def unharmed(keep: Path, engine: str, files: int, iterations: int) -> None:
+    """From the beginning to the end."""
     began, marks = time.monotonic(), dict[int, float]()
-    process = start(keep, "local", iterations)
-    watched(process, keep / "local", 2 * files, marks)
+    process = start(keep, engine, iterations)
+    watched(process, keep / engine, 2 * files, marks)
     code, seconds = process.wait(), time.monotonic() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"local: exit {code}, {seconds:.0f} s, {done(keep / 'local')} files")
+    print(f"{engine}: exit {code}, {seconds:.0f} s, {done(keep / engine)} files")
     print(f"CPU seconds: {used.ru_utime + used.ru_stime:.0f}")
     print("memory of the driver, MB:", {n: round(m) for n, m in marks.items()})
 
 
-def by_ray(keep: Path, files: int, iterations: int) -> None:
+def by_ray_with_kills(keep: Path, files: int, iterations: int) -> None:
     """Two workers, one killed; the driver killed; and to the end."""
     out, marks = keep / "ray", dict[int, float]()
     began = time.monotonic()
@@ -152,12 +154,15 @@ def by_ray(keep: Path, files: int, iterations: int) -> None:
     second = time.monotonic() - again
     print(f"ray: exit {code}, {first:.0f} + {second:.0f} s, {done(out)} files")
     print("memory of the driver, MB:", {n: round(m) for n, m in marks.items()})
-    names = [f"{n:06}.png" for n in range(files)]
-    if (keep / "local").exists():
-        same, other, missing = filecmp.cmpfiles(
-            keep / "local", out, [*names, RECORD], shallow=False
-        )
-        print(f"as by one process: {len(same)}, others: {len(other)}, missing: {len(missing)}")
+
+
+def compare(keep: Path, files: int) -> None:
+    """The results of Ray beside those of one process, if both are there."""
+    if not ((keep / "local").exists() and (keep / "ray").exists()):
+        return
+    names = [*(f"{n:06}.png" for n in range(files)), RECORD]
+    same, other, missing = filecmp.cmpfiles(keep / "local", keep / "ray", names, shallow=False)
+    print(f"as by one process: {len(same)}, others: {len(other)}, missing: {len(missing)}")
 
 
 def journal_costs(counts: tuple[int, ...] = (100, 1000, 10_000, 20_000), lines: int = 64) -> None:
@@ -214,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--engine", choices=["local", "ray"])
+    parser.add_argument("--unharmed", action="store_true", help="kill nothing")
     parser.add_argument("--iterations", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="folder for measurements and results")
     parser.add_argument("--journal", action="store_true")
@@ -229,7 +235,11 @@ def main() -> None:
         if args.engine:
             measurements(keep / "measured", args.files)
             model(keep / "model")
-            (by_one if args.engine == "local" else by_ray)(keep, args.files, args.iterations)
+            if args.engine == "ray" and not args.unharmed:
+                by_ray_with_kills(keep, args.files, args.iterations)
+            else:
+                unharmed(keep, args.engine, args.files, args.iterations)
+            compare(keep, args.files)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ from proxmatch.denoisers import (
     jacobian_spectrum,
 )
 from proxmatch.denoisers.inverse import conjugate_gradient, quasi_newton
+from proxmatch.denoisers.ridge import proximal
+from proxmatch.denoisers.ridge.filters import analyze
 from proxmatch.diagnosis import diagnose
 from proxmatch.learning import Optimizer, Penalty, TrainingSettings, adapt, run, stream
 from proxmatch.losses import Staged, contractivity_penalty, top_direction
@@ -299,6 +301,28 @@ def test_a_quasi_newton_method_waits_once_in_five_evaluations(waits: Counter[str
     assert waits["boolean indexing"] == 0
     assert waited(waits) <= evaluations // 5 + 2  # one of them by this test
     torch.testing.assert_close(here(found.z), expected.z, rtol=1e-3, atol=1e-3)
+
+
+def test_a_ridge_waits_once_in_five_iterations(
+    waits: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = DENOISERS["ridge"](), images()
+    x = x[:, : model.channels].contiguous()
+    expected, analyses = model(x), list[int]()
+    model, there = copy.deepcopy(model).to(NAME), x.to(NAME)
+
+    def counted(u: Tensor, kernel: Tensor) -> Tensor:
+        analyses.append(1)
+        return analyze(u, kernel)
+
+    monkeypatch.setattr(proximal, "analyze", counted)
+    waits.clear()
+    with torch.no_grad():
+        found = model(there)
+    assert waits["boolean indexing"] == 0
+    assert waited(waits) <= 2 * (len(analyses) // 5 + 1)  # who is done, and which are left
+    assert len(analyses) > 10
+    torch.testing.assert_close(here(found), expected.detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("make", [gs, lpn])

@@ -37,8 +37,10 @@ def sources_of(
     Raises:
         InputError: there is none, or one does not fit.
     """
-    if isinstance(given, str) or callable(given):
+    if isinstance(given, str):
         given = [given]
+    elif callable(given):
+        given = {"the denoiser": given}
     if not isinstance(given, Mapping | Sequence | None):
         raise InputError(f"expected a denoiser or the name of one, got {type(given).__name__}")
     named = dict(given) if isinstance(given, Mapping) else {}

@@ -13,14 +13,14 @@ J_D(z) = (Id + Hess R(u))^{-1}, which is how D is trained: nothing is unrolled.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from proxmatch.denoisers.inverse import conjugate_gradient, residual_scale
+from proxmatch.denoisers.inverse import LOOK, conjugate_gradient, residual_scale
 from proxmatch.denoisers.ridge.filters import analyze, synthesize
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.metrics import norm
@@ -39,6 +39,8 @@ AT_ONCE = 1 << 17
 MAX_ITERATIONS = 2000
 #: Only rounding is left after this many iterations that did not reduce |grad F| by this factor.
 PATIENCE, PROGRESS = 30, 0.9
+#: How accurately a Newton step is solved for in single precision, and how many there are at most.
+SINGLE, STEPS = 1e-4, 8
 #: A step is taken where the slope along it is down to this fraction, or after this many trials.
 EXACTNESS, TRIALS = 0.1, 8
 
@@ -72,9 +74,13 @@ class Regularizer:
         """The regularizer of some of the images."""
         return replace(self, profile=self.profile.rows(which))
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> Regularizer:
+        """The same with changed tensors."""
+        return Regularizer(change(self.kernel), self.profile.each(change))
+
     def detach(self) -> Regularizer:
         """The same without a graph; what is computed then is the same to the last bit."""
-        return Regularizer(self.kernel.detach(), self.profile.each(Tensor.detach))
+        return self.each(Tensor.detach)
 
 
 def proximal(
@@ -154,12 +160,7 @@ class _Root(torch.autograd.Function):
 
 @torch.no_grad()
 def minimize(regularizer: Regularizer, z: Tensor, tolerance: float, start: Tensor) -> Tensor:
-    """D(z) by nonlinear conjugate gradients (Hestenes and Stiefel), each image on its own.
-
-    Along a direction d, W (u + t d) = W u + t W d: trying a step costs no convolution, so steps are
-    nearly exact. With restarts where a direction does not descend enough, the method converges on
-    strongly convex functions (Gilbert and Nocedal, 1992), that is for all weights. It takes about
-    half as many gradients here as FISTA does, and needs no bound on the curvature.
+    """D(z), each image on its own.
 
     Args:
         regularizer: R.
@@ -168,30 +169,74 @@ def minimize(regularizer: Regularizer, z: Tensor, tolerance: float, start: Tenso
             no more keeps the best u found.
         start: where to start: z, or a point near D(z).
     """
-    goal = tolerance * residual_scale(z)
-    out, lowest = start.clone(), torch.full_like(goal, torch.inf)
-    mark = lowest.clone()  # where |grad F| was when it last made progress
-    marked = torch.zeros_like(goal, dtype=torch.long)  # at which iteration
-    live = torch.arange(len(z), device=z.device)
+    if z.dtype == torch.float64:
+        start = _refined(regularizer, z, tolerance, start)
+    return _descended(regularizer, z, tolerance, start)
+
+
+def _refined(regularizer: Regularizer, z: Tensor, tolerance: float, start: Tensor) -> Tensor:
+    """A point near D(z) in double precision, by work in single precision.
+
+    D(z) in single precision first; then Newton steps (Id + Hess R(u)) d = -grad F(u), with the
+    gradient in double precision and the rest in single, as long as each halves |grad F|.
+    """
+    scale, single = residual_scale(z), regularizer.each(Tensor.float)
+    u, g = start, start + regularizer.gradient(start) - z
+    if bool((norm(g) > SINGLE * scale).any()):
+        u = _descended(single, z.float(), TOLERANCE[torch.float32], start.float()).to(z)
+        g = u + regularizer.gradient(u) - z
+    for _ in range(STEPS):
+        size = norm(g)
+        todo = (size > tolerance * scale).nonzero().flatten()
+        if not len(todo):
+            break
+        unit = size[todo].view(-1, 1, 1, 1)
+        d = _solve(single.rows(todo), u[todo].float(), (-g[todo] / unit).float(), SINGLE)
+        moved = u[todo] + unit * d
+        there = moved + regularizer.rows(todo).gradient(moved) - z[todo]
+        halved = norm(there) < 0.5 * size[todo]
+        if not bool(halved.any()):
+            break
+        u, g = u.clone(), g.clone()
+        u[todo[halved]], g[todo[halved]] = moved[halved], there[halved]
+    return u
+
+
+def _descended(regularizer: Regularizer, z: Tensor, tolerance: float, start: Tensor) -> Tensor:
+    """D(z) by nonlinear conjugate gradients (Hestenes and Stiefel); the arguments of `minimize`.
+
+    Along a direction d, W (u + t d) = W u + t W d: trying a step costs no convolution, so steps are
+    nearly exact. With restarts where a direction does not descend enough, the method converges on
+    strongly convex functions (Gilbert and Nocedal, 1992), that is for all weights. It takes about
+    half as many gradients here as FISTA does, and needs no bound on the curvature.
+    """
+    out, live = start.clone(), torch.arange(len(z), device=z.device)
     kernel, filters = regularizer.kernel, _at_once(z, len(z))
     psi = regularizer.profile.split(filters)
-    u = start
+    u = best = start
     y = list(torch.split(analyze(u, kernel), filters, 1))
     slope, bend = _evaluated(psi, y)
     g = u - z + synthesize(torch.cat(slope, 1), kernel)
     d = -g
+    goal = tolerance * residual_scale(z)
+    lowest = mark = torch.full_like(goal, torch.inf)  # |grad F|: at best, at the last progress
+    marked = torch.zeros_like(live)  # the iteration of the last progress
     for k in range(MAX_ITERATIONS):
         size = norm(g)
-        better = size < lowest[live]
-        out[live[better]], lowest[live[better]] = u[better], size[better]
-        ahead = live[size < PROGRESS * mark[live]]
-        mark[ahead], marked[ahead] = lowest[ahead], k
-        going = (lowest[live] > goal[live]) & (k - marked[live] < PATIENCE)
-        if not bool(going.all()):
+        best = torch.where((size < lowest).view(-1, 1, 1, 1), u, best)
+        lowest = torch.where(size < lowest, size, lowest)
+        ahead = size < PROGRESS * mark
+        mark, marked = torch.where(ahead, lowest, mark), marked.masked_fill(ahead, k)
+        seen = z.device.type == "cpu" or k % LOOK == 0  # elsewhere a check waits for the device
+        going = (lowest > goal) & (k - marked < PATIENCE)
+        if seen and not bool(going.all()):
+            out[live] = best
             left = going.nonzero().flatten()
             if not len(left):
-                break
-            u, g, d, z, live = u[left], g[left], d[left], z[left], live[left]
+                return out
+            u, g, d, z, best = u[left], g[left], d[left], z[left], best[left]
+            live, goal, lowest = live[left], goal[left], lowest[left]
+            mark, marked = mark[left], marked[left]
             y, bend = [part[left] for part in y], [part[left] for part in bend]
             psi = [one.rows(left) for one in psi]
         step = list(torch.split(analyze(d, kernel), filters, 1))
@@ -201,6 +246,7 @@ def minimize(regularizer: Regularizer, z: Tensor, tolerance: float, start: Tenso
         beta = (_dot(g, g - old) / change).clamp_min(0)
         d = beta * d - g
         d = torch.where(_dot(d, g) > -EXACTNESS * _dot(g, g), -g, d)
+    out[live] = best
     return out
 
 
@@ -240,7 +286,8 @@ def _line_search(
         slope, bend = _evaluated(psi, moved)
         now = fixed + t * square + sum(map(_dot, slope, step))
         todo = now.abs() > -EXACTNESS * start
-        if trial == TRIALS or not bool(todo.any()):
+        # A device goes through all trials, which cost no convolution: it is not waited for.
+        if trial == TRIALS or (t.device.type == "cpu" and not bool(todo.any())):
             break
         below = now < 0
         secant = t - now * (t - low) / (now - at_low)  # beyond t where now < 0
