@@ -125,7 +125,7 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
         "relaxed",
         "Wiener",
         "aligned + relaxed",
-        "aligned + fine-tuned + relaxed",
+        *(["aligned + fine-tuned + relaxed"] if number > 1 else []),  # one image: half the way
         "aligned + half fine-tuned + relaxed",
         "blended",
         "total variation",
@@ -257,22 +257,22 @@ def test_gradient_step_denoisers_of_one_level_get_the_penalty() -> None:
     torch.manual_seed(0)
     model = GradientStep(GradientStepConfig(widths=(4, 4), sigma=0.05))
     problem = gaussian_deblurring(16, channels=3, iterations=2)
-    result = adapt(model, bright(1), problem=problem)
+    result = adapt(model, bright(5), problem=problem)
     assert [c.name for c in result.table if "fine-tuned" in c.name] == [
         "fine-tuned + relaxed",
         "half fine-tuned + relaxed",
     ]  # nothing is known of the colors of this one
-    assert gentle_settings(model, 1).penalty is not None
+    assert gentle_settings(model, 5).penalty is not None
 
 
-def test_trained_on_one_image_a_denoiser_keeps_the_level_that_was_chosen_before() -> None:
+def test_trained_on_one_image_a_denoiser_goes_half_the_way_and_keeps_its_level() -> None:
     torch.manual_seed(0)
     given = GradientStep(GradientStepConfig.scaled(widths=(4, 4), levels=(0.01, 0.3)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AdaptationWarning)
         table = adapt(given, bright(1), DEBLURRING, search=Search(steps=2, compare=False)).table
     levels = {c.name: c.sigma for c in table if c.name not in ("Wiener", "blended")}
-    assert list(levels) == ["relaxed", "fine-tuned + relaxed", "half fine-tuned + relaxed"]
+    assert list(levels) == ["relaxed", "half fine-tuned + relaxed"]
     [level] = set(levels.values())
     assert level is not None
 
@@ -361,8 +361,8 @@ def test_a_search_can_be_made_smaller(source: LPN, monkeypatch: pytest.MonkeyPat
     told: dict[str, Any] = {"problems": [DEBLURRING], "size": 16}
     found = auto({"source": source}, list(bright(1)), search=search, **told)
     names = ["source", "relaxed", "Wiener", "aligned + relaxed"]
-    trained = ["aligned + fine-tuned + relaxed", "aligned + half fine-tuned + relaxed"]
-    assert [candidate.name for candidate in found.table] == [*names, *trained, "blended"]
+    trained = "aligned + half fine-tuned + relaxed"
+    assert [candidate.name for candidate in found.table] == [*names, trained, "blended"]
     assert {c.strength for c in found.table if c.name != "Wiener"} <= {1.0, 0.5}
     assert steps == [2]
     less = auto({"source": source}, list(bright(1)), search=replace(search, steps=0), **told)

@@ -12,7 +12,7 @@ reconstructions:
 - gently fine-tuned, by proximal matching where it knows all noise levels;
 - half fine-tuned: each weight half way between its old and its new value. It has forgotten less of
   what the few images do not show (from histology to one face 33.2 dB, fine-tuned 32.3, the source
-  32.5);
+  32.5). Where there are only one or two images to train on, no denoiser goes the whole way;
 - the Wiener filter of the images: what a learned prior has to beat. It is a proximal map like the
   others and is returned where it wins, which says that no denoiser adds anything here;
 - blended: a weighted mean of the best learned one and the Wiener filter. The network has seen many
@@ -90,7 +90,8 @@ WINDOWS = 64
 CROPS = 4
 #: With fewer windows than these, paler copies stand beside them.
 ENOUGH = 4
-#: A denoiser that was trained on fewer images than these keeps the level of its source.
+#: A denoiser that was trained on fewer images than these goes half the way, and keeps the level of
+#: its source.
 KNOWN_TOO_WELL = 3
 #: Names of the candidate that was given, and of the one that is a mean of two others.
 SOURCE, RELAXED, BLENDED = "source", "relaxed", "blended"
@@ -229,17 +230,20 @@ def explore(
         if search.steps is not None:
             settings = _shorter(settings, search.steps)
 
-        kept = level if len(split.training) < KNOWN_TOO_WELL else None
-
-        def trained() -> Tuned[Any]:
-            found = _trained(base, split.training, settings, problems, size, clock.left)
-            return chosen(found, kept)
-
         begun = "" if base is nearest else "aligned + "
-        full = trials.made(named(f"{begun}fine-tuned + relaxed", near), trained, trained=True)
-        if full is not None and isinstance(full.denoiser, Relaxed):
-            half = partial(chosen, halfway(base, full.denoiser.inner), kept)
-            trials.made(named(f"{begun}half fine-tuned + relaxed", near), half, trained=True)
+        half = named(f"{begun}half fine-tuned + relaxed", near)
+
+        def trained() -> ProximalDenoiser:
+            return _trained(base, split.training, settings, problems, size, clock.left)
+
+        if len(split.training) < KNOWN_TOO_WELL:
+            trials.made(half, lambda: chosen(halfway(base, trained()), level), trained=True)
+        else:
+            full = named(f"{begun}fine-tuned + relaxed", near)
+            found = trials.made(full, lambda: chosen(trained()), trained=True)
+            if found is not None and isinstance(found.denoiser, Relaxed):
+                mean = halfway(base, found.denoiser.inner)
+                trials.made(half, lambda: chosen(mean), trained=True)
     if linear is not None:
         learned = trials.best(but=linear)
         weights = BLENDS if len(split.training) >= KNOWN_TOO_WELL else BLENDS[1:2]
