@@ -477,7 +477,8 @@ def test_adapt_by_itself(proxmatch: Run, small: Models, pictures: Path, tmp_path
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "trying: source" in done.err
-    assert "left no time for relaxed, half fine-tuned + relaxed, blended, total variation" in done.err
+    told = "left no time for relaxed, half fine-tuned + relaxed, blended, total variation"
+    assert told in done.err
     assert "Wiener *" in done.out
     assert tried(out / "adaptation.json") == ["source", "Wiener"]
     assert isinstance(load(out / "model").core, Wiener)

@@ -136,7 +136,6 @@ def test_it_is_better_than_doing_nothing_on_images_it_has_not_seen(
     margin = {
         "total variation": math.inf,
         "aligned + fine-tuned + relaxed": MARGIN / math.sqrt(held),
-        "aligned + half fine-tuned + relaxed": MARGIN / math.sqrt(held),
     }
     if number == 1:  # parts of one image: the blended one is preferred
         margin["blended"] = -EDGE
