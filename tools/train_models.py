@@ -114,7 +114,6 @@ DOMAINS = {
 }
 #: A long second stage: larger crops, half the rates.
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
-#: Planned, and not yet what ships: ridge-photographs.
 MODELS = {
     "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
     "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),

@@ -15,7 +15,15 @@ from proxmatch._internal.cluster import Workers, spread
 from proxmatch._internal.randomness import generator_of
 from proxmatch.baselines import Wiener
 from proxmatch.baselines.wiener import SIGMAS
-from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
+from proxmatch.denoisers import (
+    LPN,
+    GradientStep,
+    GradientStepConfig,
+    LPNConfig,
+    load,
+    save,
+    shipped,
+)
 from proxmatch.errors import AdaptationWarning, CheckpointError, InputError
 from proxmatch.learning import (
     Levels,
@@ -34,6 +42,7 @@ from proxmatch.learning.evidence import Evidence
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
 from proxmatch.learning.frame import around, core, inside
 from proxmatch.learning.hold_out import hold_out
+from proxmatch.learning.start import sources_of
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import gaussian_deblurring, super_resolution
@@ -367,6 +376,15 @@ def test_a_search_can_be_made_smaller(source: LPN, monkeypatch: pytest.MonkeyPat
     less = auto({"source": source}, list(bright(1)), search=replace(search, steps=0), **told)
     assert [candidate.name for candidate in less.table] == [*names, "blended"]
     assert steps == [2]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_nobody_gets_a_slow_denoiser_without_asking_for_it(channels: int) -> None:
+    assert [name for name in shipped() if load(name).solved] == ["ridge-grey", "ridge-photographs"]
+    found = sources_of(None, channels)
+    assert "gs-photographs" in found
+    assert not [name for name in found if name.startswith("ridge")]
+    assert list(sources_of("ridge-grey", 1)) == ["ridge-grey"]
 
 
 def test_the_nearest_of_several_is_adapted(source: LPN) -> None:

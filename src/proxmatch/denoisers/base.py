@@ -106,6 +106,9 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     trainable: ClassVar[bool] = False
     #: Whether L < 1 has to be trained for, and the contractivity penalty applies.
     penalized: ClassVar[bool] = False
+    #: Whether D is found by an iteration, which takes far longer than one pass of a network: nobody
+    #: gets such a denoiser without asking for it.
+    solved: ClassVar[bool] = False
     #: Whether it has a cheaper, less exact evaluation for training (:attr:`mixed`).
     mixable: ClassVar[bool] = False
     #: Whether it is in use: in a training or where strengths are compared, never in a result.

@@ -29,7 +29,7 @@ def sources_of(
 
     Args:
         given: a denoiser of any kind, the name or folder of one, several of these, or denoisers by
-            name; None for all that come with proxmatch.
+            name; None for all that come with proxmatch except the slow ones, whose D is solved for.
         channels: of the images; color denoisers are lifted to gray ones, and of those that come
             with proxmatch the others are left out.
         device: for those that are loaded.
@@ -52,7 +52,7 @@ def sources_of(
     }
     for name in shipped() if given is None else ():
         denoiser = load(name, device=device)
-        if channels in (denoiser.channels, 1):
+        if channels in (denoiser.channels, 1) and not denoiser.solved:
             found[name] = fitting(denoiser, channels)
     if not found:
         wanted = "" if channels is None else f" for images of {channels} channel(s)"

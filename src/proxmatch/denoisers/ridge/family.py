@@ -102,6 +102,7 @@ class Ridge(ProximalDenoiser):
     """
 
     trainable = True
+    solved = True
     mixable = True
     recipe = Recipe(clip=1.0, rate=2e-3)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
