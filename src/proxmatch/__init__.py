@@ -1,8 +1,8 @@
 """Plug-and-play reconstruction with proximal denoisers, in and out of their domain.
 
-The names below are the ones most work needs. Everything else has a room of its own, such as
-``proxmatch.transforms`` or ``proxmatch.problems``. Names and rooms are loaded when they are first
-used, so that ``import proxmatch`` is cheap.
+The names below are the ones most work needs. Everything else is in the package of its topic, such
+as ``proxmatch.transforms`` or ``proxmatch.problems``. Names and packages are loaded when they are
+first used, so that ``import proxmatch`` is cheap.
 """
 
 from __future__ import annotations

@@ -35,10 +35,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="show it and exit")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version")
     ] = False,
 ) -> None:
-    """What comes before a command."""
+    """Options before a command."""
 
 
 for _name in commands.names():
@@ -47,11 +47,11 @@ for _name in commands.names():
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; what goes wrong is one line on standard error.
+    """Run a command and return its exit code; an error is one line on standard error.
 
     With the environment variable PROXMATCH_DEBUG, errors come with their traceback.
     """
-    if hasattr(sys.stdout, "reconfigure"):  # names of files may be no valid text
+    if hasattr(sys.stdout, "reconfigure"):  # file names may not be valid text
         sys.stdout.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         if DEBUG not in os.environ:

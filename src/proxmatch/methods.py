@@ -1,8 +1,8 @@
-"""What can be done to a denoiser, each way described once.
+"""The ways to adapt a denoiser and the rows of the experiment, each described once.
 
 ``adapt`` and its command, the rows of the experiment, tables, figures, the page and the docs take
-names, titles, help and looks from :data:`METHODS`. One more way to adapt is one more call of
-:func:`register`; a control has the color of what it controls, and another line and marker.
+names, titles, help and looks from :data:`METHODS`. To add a way to adapt, call
+:func:`register`. A control has the color of what it controls, with another line and marker.
 """
 
 from __future__ import annotations

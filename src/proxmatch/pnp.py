@@ -7,8 +7,8 @@ Each image of a batch has its own curves, its own end and its own failure.
 **Warm start.** The first ``warm`` steps may use momentum: the gradient step is taken from
 v = x_{k-1} + beta_k (x_{k-1} - x_{k-2}), with Nesterov's beta_k, restarted for an image whenever
 its momentum points uphill (O'Donoghue and Candes, 2015). A denoiser that has a noise level begins
-at one :data:`FALL` times as high, which falls to its own as the warm start goes on: what a strong
-prior fills in and sharpens soon, a weak one would need hundreds of steps for. The theory of PnP-PGD
+at one :data:`FALL` times as high, which falls to its own during the warm start: a strong prior
+soon fills in and sharpens what would take a weak one hundreds of steps. The theory of PnP-PGD
 holds from any x_0 for the denoiser as it is, so it covers the plain steps that follow.
 
 An image **diverges** at the first k for which x_k is not finite or max |x_k| exceeds
@@ -94,7 +94,7 @@ class PnPResult(ShownRun):
 
 @dataclass(frozen=True)
 class Watched:
-    """A denoiser that tells of every call, for progress bars and films.
+    """A denoiser that reports every call, for progress bars and films.
 
     Attributes:
         denoiser: D.
@@ -225,7 +225,7 @@ def pnp_pgd(
                 progress.retire(residual)
         if k < warm:
             momentum.moved(v, x, change)
-        del v, z, new, previous, change  # of a large picture every copy counts
+        del v, z, new, previous, change  # every copy of a large picture counts
         if x.device.type == "cpu" or k % LOOK == 0:
             progress.look()
         if progress.finished:

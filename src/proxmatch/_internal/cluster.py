@@ -1,4 +1,4 @@
-"""Ray: started or joined for the length of a block, with what it lacks said at once."""
+"""Start or join a Ray cluster for the length of a block, and refuse one that lacks resources."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from proxmatch._internal.provenance import versions
 from proxmatch.errors import EngineError, InputError
 
 EngineName = Literal["local", "ray"]
-#: How often a task is tried again whose worker died.
+#: How often a task is tried again after its worker died.
 RETRIES = 3
-#: Ray's own voice, lowered where it was not set: the progress is what should be seen.
+#: Settings that quiet Ray, unless the user has set them.
 QUIET = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_USAGE_STATS_ENABLED": "0"}
 #: Begins some work; what it returns waits for the result.
 Begin = Callable[[Callable[[], Any]], Callable[[], Any]]
@@ -32,8 +32,8 @@ class Workers:
 
     Attributes:
         engine: ``local`` or ``ray``.
-        number: of the workers of a cluster that is started on this machine.
-        address: of a cluster that is there, host:port. It needs no shared disk.
+        number: workers of a cluster that is started on this machine.
+        address: of a running cluster, host:port. It needs no shared disk.
         threads: of a worker.
     """
 
@@ -62,7 +62,7 @@ def connected(address: str | None, *, workers: int, cpus: int = 1, gpus: int = 0
         check_address(address)
     mine = not ray.is_initialized()
     if mine:
-        # Without "local" Ray joins what it finds in its folder, were it a cluster that is dead.
+        # Without "local" Ray joins the cluster it finds in its folder, even a dead one.
         here = {"address": "local", "num_cpus": workers * cpus, "include_dashboard": False}
         try:
             ray.init(
@@ -86,13 +86,13 @@ def connected(address: str | None, *, workers: int, cpus: int = 1, gpus: int = 0
 
 
 def at_once(work: Callable[[], Any]) -> Callable[[], Any]:
-    """Work that this process does, once its result is wanted."""
+    """Work that this process does when its result is wanted."""
     return work
 
 
 @contextmanager
 def spread(by: Workers, gpus: int = 0) -> Iterator[Begin]:
-    """What has work done, by this process or by the workers of a cluster."""
+    """Yields a function that begins work, in this process or on the workers of a cluster."""
     if by.engine == "local":
         yield at_once
         return

@@ -1,4 +1,4 @@
-"""Small constants where the images are: sent to a device once, not for every call."""
+"""Small constants on the device of the images, sent there once and not at every call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def constant(numbers: Tensor, like: Tensor) -> Tensor:
-    """A few numbers on the CPU, in the precision and on the device of a tensor."""
+    """A few numbers in the precision and on the device of a tensor."""
     shape = tuple(numbers.shape)
     return _placed(tuple(numbers.flatten().tolist()), shape, numbers.dtype, like.dtype, like.device)
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-#: How the name of a file ends that is being written, or whose writer was killed.
+#: Ending of the name of a file that is being written, or whose writer was killed.
 UNFINISHED = ".unfinished"
 #: Files that wait for the disk at the same time.
 WAITING = 8
@@ -35,7 +35,7 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
             written.append((temporary, folder / name))
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-        with ThreadPoolExecutor(WAITING) as waiting:  # together hardly longer than one alone
+        with ThreadPoolExecutor(WAITING) as waiting:  # hardly longer than for one file
             list(waiting.map(_to_disk, (temporary for temporary, _ in written)))
         for temporary, place in written:
             os.chmod(temporary, 0o644)
@@ -71,7 +71,7 @@ def clear_unfinished(folder: Path, unless: str) -> None:
 
     Args:
         folder: to look in, and in the folders below it; links are not followed.
-        unless: a file that says of a folder below that somebody does.
+        unless: name of a file that marks a folder below as in use; it is left alone.
     """
     for place, below, names in os.walk(folder):
         if unless in names and Path(place) != folder:

@@ -31,7 +31,7 @@ class Journal:
         return self.path.exists()
 
     def begin(self, settings: Mapping[str, Any]) -> None:
-        """Write the line of settings; nothing else is there afterwards."""
+        """Write the line of settings, in place of anything before."""
         write_together(self.path.parent, {self.path.name: _line({"settings": settings})})
 
     def append(self, results: Mapping[str, Mapping[str, Any]]) -> None:
@@ -44,7 +44,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Settings, and results by name; of two of one name the last counts.
+        """Settings, and results by name; if a name occurs twice, the last counts.
 
         Raises:
             InputError: this is not a journal.

@@ -29,7 +29,7 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Make a folder, if need be, and own it for the length of the block; an empty one goes again.
+    """Make a folder if needed, and own it for the length of the block; a new one left empty goes.
 
     What an earlier owner left half written, because it was killed, is removed.
 
@@ -51,14 +51,14 @@ def owned(folder: Path) -> Iterator[None]:
         clear_unfinished(folder, unless=LOCK)
         yield
     except OSError as error:
-        if error.filename is None and error.strerror:  # a full disk says nothing of where
+        if error.filename is None and error.strerror:  # a full disk names no file
             raise OSError(error.errno, error.strerror, str(folder)) from error
         raise
     finally:
         with suppress(OSError):  # a disk that has become read-only: the lock is worth nothing now
             path.unlink(missing_ok=True)
         os.close(handle)
-        if new:  # and nothing came of it
+        if new:  # removed if it is empty
             with suppress(OSError):
                 folder.rmdir()
 

@@ -1,4 +1,4 @@
-"""What decided a figure, for its record."""
+"""Versions and hashes of the code that a result depends on, for its record."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ CORE = ("pnp.py", "metrics.py", "denoisers", "problems", "transforms", "baseline
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides a figure."""
+    """Versions of the packages that decide a result."""
     return {name: version(name) for name in ("proxmatch", "torch", "deepinv")}
 
 
 @cache
 def code_digest(*parts: str) -> str:
-    """A hash of what modules and packages do, by their paths in proxmatch.
+    """A hash of the code of modules and packages, given by their paths in proxmatch.
 
-    Comments, docstrings and layout do not count: better prose does not make a figure out of date.
+    Comments, docstrings and layout do not count: better prose does not make a result out of date.
     """
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Where randomness comes from, and what images are known by: pure functions, on any machine."""
+"""Seeded generators and fingerprints of images: the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The denoisers of a page, at a strength: those of proxmatch, adapted ones, and plain methods.
 
-The strength is one number: the noise level that a denoiser of many levels is told, the t of one of
-a single level, the weight of total variation. Unless it is given, it is what ``proxmatch
-reconstruct`` takes: chosen on pictures that come along, once for each problem.
+The strength is one number: the noise level for a denoiser of many levels, t for one of a single
+level, the weight of total variation. Unless it is given, it is the one of ``proxmatch
+reconstruct``: chosen on embedded pictures, once for each problem.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from proxmatch.data.images import Bits
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import DataError, InputError
 
-#: Pictures of scikit-image's wheel that anybody recognizes.
+#: Pictures that come with scikit-image.
 EMBEDDED = ("astronaut", "cat", "coffee", "rocket", "stereo_motorcycle", "immunohistochemistry")
 #: Longest side of a thumbnail.
 THUMB = 160
@@ -47,7 +47,7 @@ class Page:
 
 
 class Pages:
-    """All of them; those that were silent for longest are forgotten first."""
+    """All open pages; the one that was silent for longest is forgotten first."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.limits = limits
@@ -55,7 +55,7 @@ class Pages:
         self._lock = threading.Lock()
 
     def open(self) -> tuple[str, list[Job]]:
-        """The id of a new page, and the jobs of those that had to go."""
+        """The id of a new page, and the jobs of the pages that were forgotten for it."""
         with self._lock:
             name, gone = secrets.token_urlsafe(16), []
             self._pages[name] = Page()
@@ -93,7 +93,7 @@ class Pages:
 
 
 def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
-    """A picture out of the bytes of a file; the safe reader decides what is one."""
+    """A picture from the bytes of a file, checked by the safe reader."""
     with tempfile.TemporaryDirectory(prefix="proxmatch-app-") as folder:
         path = Path(folder) / "upload"
         path.write_bytes(content)

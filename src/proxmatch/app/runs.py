@@ -39,7 +39,7 @@ from proxmatch.transforms import choose_strength
 
 #: Steps of the first look.
 PREVIEW = 6
-#: Steps, crops and their side with which denoisers are compared, and how many are: those that
+#: Steps, crops and their side for comparing denoisers, and how many are compared: the ones that
 #: remove noise best from the crops.
 TRIED, CROPS, SIDE, NEAREST = 20, 2, 64, 2
 
@@ -77,12 +77,12 @@ class Prepared:
 
     @property
     def channels(self) -> int:
-        """Of the images."""
+        """Number of channels of the images."""
         return self.problem.img_size[0]
 
 
 def offered() -> list[dict[str, Any]]:
-    """The problems whose measurements are pictures, with those options that are no files."""
+    """The problems whose measurements are pictures, with the options that are not files."""
     return [
         {
             "name": name,
@@ -105,7 +105,7 @@ def offered() -> list[dict[str, Any]]:
 
 
 def _plain(option: Any) -> bool:
-    """A number or a word, and none that names a file."""
+    """Whether an option is a number or a word, not a file; without eta."""
     return option.read in (int, float, str) and option.name != "eta"
 
 

@@ -1,7 +1,7 @@
 """The server: a page, a few addresses that speak JSON, and nothing that leaves this machine.
 
-- Only requests that name this machine are answered (another name would mean that a page somewhere
-  had its own name point here), and only those of this page may change anything.
+- Only requests to this machine's own names are answered, against DNS rebinding, and only those
+  from this page may change anything.
 - The page runs its own script and style; the browser is told to fetch nothing from elsewhere.
 - Uploads are cut off at their limit while they are read.
 """
@@ -87,7 +87,7 @@ class Guard:
         await self.app(scope, receive, dressed)
 
     def _ours(self, host: str, origin: str | None) -> bool:
-        """Whether a request names this machine, and comes from its page or from none."""
+        """Whether a request is to this machine, and from its page or from no page."""
         try:
             name = (urlsplit(f"//{host}").hostname or "").lower()
             return name in self.hosts and (origin is None or urlsplit(origin).netloc == host)
@@ -264,7 +264,7 @@ def _safe(answer: Answer) -> Answer:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body of a request, as long as it is not too long."""
+    """The body of a request; one that is too long is an error."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

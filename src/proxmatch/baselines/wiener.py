@@ -120,7 +120,7 @@ class Wiener(ProximalDenoiser):
             if not len(seen):
                 raise InputError("an image of one pixel has no spectrum; give larger images")
             # Knots below the lowest frequency of the images take the variance of the first above.
-            # So do those of images that repeat themselves, which have none of the lowest ones.
+            # Periodic images lack low frequencies too.
             mean = total / weight.clamp_min(1e-6)
             lit = (mean[:, seen].amax(0) > ROUNDING).nonzero().flatten()
             seen = seen[int(lit[0]) :] if len(lit) else seen
@@ -134,7 +134,7 @@ class Wiener(ProximalDenoiser):
     def natural(
         cls, colors: ColorStatistics, sigma: float, size: tuple[int, int], knots: int = 16
     ) -> Wiener:
-        """The filter of images of which only the colors are known: their spectrum is 1 / f^2.5.
+        """The filter of images with known colors and an assumed spectrum of 1 / f^2.5.
 
         Args:
             colors: mean and covariance of the colors.

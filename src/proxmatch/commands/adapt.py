@@ -102,7 +102,7 @@ def command(
 
 
 def _helped(result: AdaptationResult) -> bool:
-    """Whether something better than the source was found, as far as that was measured."""
+    """Whether something better than the source was found, if that was measured."""
     if result.evidence is not None:
         return result.evidence.gain > 0
     return not any(candidate.chosen for candidate in result.table[:1])  # the source

@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """Reconstruct damaged pictures with a denoiser of the wrong domain, and adapt it.
 
-    Beside the right denoiser and the plain methods, with a certificate, before/after pictures and
-    a page that opens offline: at most three minutes on two cores, nothing to download.
+    The right denoiser and plain methods are shown for comparison, with a certificate, before/after
+    pictures and a page that opens offline: at most three minutes on two cores, no download.
 
     Example: proxmatch demo --out demo-out
     """

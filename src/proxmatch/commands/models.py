@@ -12,7 +12,7 @@ from proxmatch.commands._options import Json
 if TYPE_CHECKING:
     from proxmatch.denoisers import ProximalDenoiser
 
-#: Of the list, and their headings: together they fit 80 characters.
+#: Columns of the list and their headings: together they fit 80 characters.
 COLUMNS = {
     "channels": "image",
     "weights": "weights",
@@ -23,7 +23,7 @@ COLUMNS = {
 }
 #: Names of images by their number of channels.
 IMAGES = {1: "gray", 3: "color"}
-#: Of a card: for machines.
+#: Entries of a card that only --json shows.
 LONG = ("data", "validation_data", "model", "settings", "colors", "table")
 WIDTH = 78
 

@@ -112,7 +112,8 @@ def _warned(results: dict[str, dict[str, Any]]) -> list[str]:
     if lines:
         lines.append(
             "try: proxmatch diagnose MODEL --images CLEAN --problem ..., another model (proxmatch "
-            "models), or proxmatch adapt MODEL --images CLEAN --problem ..., CLEAN a few like these"
+            "models), or proxmatch adapt MODEL --images CLEAN --problem ..., where CLEAN is a "
+            "folder of a few clean pictures like these"
         )
     return lines
 

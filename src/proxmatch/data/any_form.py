@@ -57,8 +57,8 @@ def save_image(image: Any, path: str | PathLike[str], *, bits: Bits = 8) -> Path
     """Write an image as PNG or TIFF; values outside [0, 1] are clipped.
 
     Args:
-        image: one image, in any form of the module's text.
-        path: ends in ``.png``, ``.tif`` or ``.tiff``; a file that is there is replaced.
+        image: one image, in any form of :mod:`proxmatch.data.any_form`.
+        path: ends in ``.png``, ``.tif`` or ``.tiff``; an existing file is replaced.
         bits: per channel: 8 or 16.
 
     Raises:
@@ -85,7 +85,7 @@ def image_list(images: Any, channels: int | None = None) -> list[Tensor]:
     """Images of any sizes, ``(C, H, W)`` each, floating point.
 
     Args:
-        images: see the module's text.
+        images: see the module docstring.
         channels: convert pictures and arrays to this many: gray is repeated for three, colors are
             weighted for one. Tensors keep the channels they have.
 
@@ -106,7 +106,7 @@ def image_batch(images: Any, channels: int | None = None, like: Tensor | None = 
     """Images of one size as a batch, ``(N, C, H, W)``.
 
     Args:
-        images: see the module's text.
+        images: see the module docstring.
         channels: as in :func:`image_list`.
         like: a tensor whose device and precision the batch gets; unchanged unless given.
 

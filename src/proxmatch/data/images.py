@@ -69,7 +69,7 @@ def read_file(
 
 
 def decode_image(content: bytes, path: Path, channels: int | None = 3) -> ImageFile:
-    """A picture from the bytes of its file, as :func:`read_file` has it.
+    """A picture from the bytes of its file, as by :func:`read_file`.
 
     Raises:
         DataError: they are not a complete picture.

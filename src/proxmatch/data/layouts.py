@@ -97,7 +97,7 @@ def _run(names: list[str], split: Split) -> list[str]:
 
 
 def _partition(file: Path, names: list[str], split: Split | None) -> list[str]:
-    """Those of ``names`` that CelebA's partition file assigns to ``split``."""
+    """The ``names`` that CelebA's partition file assigns to ``split``."""
     if split is None:
         return names
     try:

@@ -5,7 +5,7 @@
   counts; links, folders, sparse files and everything else are passed over.
 - ``.h5`` and ``.hdf5``, as ``deepinv.datasets.generate_dataset`` writes them: the measurements
   ``y_SPLIT``, or the images ``x_SPLIT``, ``(N, C, H, W)``. The split is ``test`` if there is one.
-  What refers to another file is refused, which is why deepinv's own reader is not used.
+  Data in another file are refused, which deepinv's own reader would follow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HDF5 = (".h5", ".hdf5")
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 #: Largest picture file in an archive, and largest part of an HDF5 file that is read at once.
 MAX_BYTES = 12 * MAX_PIXELS
-#: No compression of HDF5 makes bytes fewer by more than this (deflate: 1032).
+#: An upper bound of HDF5's compression ratio (deflate: 1032).
 DENSEST = 1100
 #: Longest name of a file that every file system takes, in bytes.
 LONGEST_NAME = 200

@@ -26,7 +26,7 @@ class Stopped(BaseException):
 
 @contextmanager
 def side_by_side() -> Iterator[Begin]:
-    """Yields what begins a piece of work; as many run at once as PyTorch has threads.
+    """Yields a function that begins work; as many pieces run at once as PyTorch has threads.
 
     When the block ends with an exception, such as Ctrl-C, the pieces end at their next call of a
     network.

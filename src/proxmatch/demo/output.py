@@ -42,7 +42,7 @@ class Written:
 
 
 def check(plan: Setup, out: Path) -> None:
-    """Refuse a folder in which something of another origin would be overwritten.
+    """Refuse a folder where a file that no demo wrote would be overwritten.
 
     Raises:
         InputError: the folder holds such a file.
@@ -66,7 +66,7 @@ def write(story: Story, out: Path) -> Written:
     """Write everything; an earlier demo in the folder is replaced.
 
     Raises:
-        InputError: the folder holds something of another origin; see :func:`check`.
+        InputError: a file that no demo wrote would be overwritten.
     """
     check(story.plan, out)
     sheets = {f"{scene.about.name}.png": sheet(story, i) for i, scene in enumerate(story.scenes)}
@@ -78,7 +78,7 @@ def write(story: Story, out: Path) -> Written:
     write_together(out / "pictures", pictures)
     crops = {f"crop{i}.png": encode_image(crop) for i, crop in enumerate(story.crops)}
     for file in (out / "crops").glob("crop*.png"):
-        file.unlink()  # of an earlier demo, maybe with more of them
+        file.unlink()  # of an earlier demo, which may have had more crops
     write_together(out / "crops", crops)
     save(story.adapted, out / "adapted")
     whole = shown(story, told["says"])

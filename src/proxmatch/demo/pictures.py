@@ -1,6 +1,6 @@
 """The pictures of the demo, in steps of 1/255: written to a file and read again, they are the same.
 
-So whoever runs the commands of the page on the files of the demo gets its numbers.
+So the commands on the page, run on the demo's files, give the demo's numbers.
 """
 
 from __future__ import annotations

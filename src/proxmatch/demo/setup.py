@@ -55,7 +55,7 @@ class Setup:
 
 #: At most three minutes on two cores.
 REAL = Setup()
-#: The same with next to no work in it: whether everything runs, not what is true.
+#: Almost no work: it shows that everything runs; its numbers mean nothing.
 TINY = replace(
     REAL,
     others=REAL.others[:2],

@@ -116,7 +116,7 @@ class Eigenvalues:
 class Story:
     """Everything there is to tell."""
 
-    plan: Setup  # of what
+    plan: Setup  # what was done
     scenes: tuple[Scene, ...]  # the pictures
     crops: Tensor  # what was adapted to and chosen on, (N, 3, size, size)
     rows: tuple[StoryRow, ...]  # the methods
@@ -225,7 +225,7 @@ def _scene(about: Picture, plan: Setup) -> Scene:
 def _adapted(
     few: Tensor, some: Tensor, problem: Problem, plan: Setup
 ) -> tuple[Tuned[Relaxed], float]:
-    """A short training on all crops, what is held out being the whole pictures; its seconds."""
+    """A short training on all crops, and its seconds; the whole pictures are held out."""
     started = time.perf_counter()
     source = load(plan.wrong)
     settings = gentle_settings(

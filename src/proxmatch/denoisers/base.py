@@ -189,17 +189,17 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
 
     @property
     def conditional(self) -> bool:
-        """Whether D depends on the noise level it is told."""
+        """Whether D depends on the noise level."""
         return False
 
     @property
     def maps(self) -> bool:
-        """Whether that level may differ between pixels, ``(B, 1, H, W)``."""
+        """Whether the noise level may differ between pixels, ``(B, 1, H, W)``."""
         return False
 
     @property
     def levels(self) -> tuple[float, float] | None:
-        """Smallest and largest noise level it was trained for, if it was for several."""
+        """Smallest and largest noise level it was trained for, if there were several."""
         found: tuple[float, float] | None = getattr(getattr(self, "config", None), "levels", None)
         return found
 

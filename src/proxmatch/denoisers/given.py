@@ -25,9 +25,9 @@ Told = Literal["nothing", "vector", "column", "map", "channel", "number"]
 
 #: Side of the image on which a network is tried, and the two noise levels it is given.
 TRIED, LEVELS = 64, (0.05, 0.2)
-#: How often it is called to see that it always returns the same.
+#: How often it is called to check that it always returns the same.
 CALLS = 4
-#: Multiples that the sides of its images may have to be; further ones are said by the user.
+#: Multiples that image sides are tried with, beside ``TRIED``; others the user must give.
 MULTIPLES = (1, 2, 4, 8, 16, 32)
 
 
@@ -36,7 +36,7 @@ class GivenConfig(BaseModel):
 
     Attributes:
         name: its class, with the module that defines it.
-        told: how it is told the noise level: ``nothing`` for N(x); ``vector`` for N(x, s) with s of
+        told: how it gets the noise level: ``nothing`` for N(x); ``vector`` for N(x, s) with s of
             shape ``(B,)``, as in deepinv; ``column`` with ``(B, 1, 1, 1)``, as FFDNet in KAIR;
             ``map`` with ``(B, 1, H, W)``; ``channel`` for N([x, s]), as DRUNet in KAIR; ``number``
             with a float.
@@ -94,7 +94,7 @@ class Given(Network):
 
         Args:
             x: images, ``(B, C, H, W)``.
-            sigma: noise level, ``(B, 1, 1, 1)`` or ``(B, 1, H, W)``, if it is told any.
+            sigma: noise level, ``(B, 1, 1, 1)`` or ``(B, 1, H, W)``, if it takes one.
             kwargs: not used.
 
         Raises:
@@ -169,15 +169,15 @@ def describe(
     multiple: int | None = None,
     differentiable: bool = True,
 ) -> GivenConfig:
-    """Find out how a network is called, where the arguments do not say it, by calling it.
+    """Find out how a network is called, by calling it, where the arguments do not say.
 
     Args:
         module: the network.
         channels: image channels.
-        told: how it is told the noise level; found out if None.
+        told: how it gets the noise level; found out if None.
         residual: whether it returns the noise.
         multiple: image sides it takes are multiples of this; found out if None.
-        differentiable: refuse a network of which there is no grad g.
+        differentiable: refuse a network for which grad g does not exist.
 
     Raises:
         InputError: it cannot be called in this way, or it does not return an image that can be
@@ -206,7 +206,7 @@ def describe(
 
 
 def _chosen(found: dict[Told, tuple[Tensor, Tensor]]) -> Told:
-    """Of the ways in which a network can be called, one in which it reads the level if any."""
+    """The way to call a network: one in which it reads the level, if there is any."""
     ways: tuple[Told, ...] = ("vector", "column", "map", "number")
     for way in ways:
         if way in found and not torch.equal(*found[way]):  # it does read the level
@@ -229,7 +229,7 @@ def _takes(module: nn.Module, config: GivenConfig, channels: int) -> bool:
 
 
 def _check_potential(module: nn.Module, config: GivenConfig, channels: int) -> None:
-    """Refuse a network of which there is no g, or of whose g there is no second derivative."""
+    """Refuse a network for which g or its second derivative does not exist."""
     way, x, call = _trial(module, config, channels)
     try:
         with torch.inference_mode(False), torch.enable_grad():

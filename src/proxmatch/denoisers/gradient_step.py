@@ -1,4 +1,4 @@
-r"""Gradient-step denoisers: D = Id - grad g (equations bg_gs_denoiser and gs_def).
+r"""Gradient-step denoisers: D = Id - grad g (equations 7 and 25 of the paper).
 
     g(x) = 1/2 |x - N(x)|^2,    grad g(x) = r - J_N(x)^T r,    r = x - N(x),
 
@@ -42,7 +42,7 @@ from proxmatch.errors import (
     UnknownLipschitzError,
 )
 
-#: Noise level that a network of many levels is told unless another is given.
+#: Noise level for a network of many levels unless another is given.
 SIGMA = 0.05
 
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -61,7 +61,7 @@ NETWORKS: dict[str, Callable[[GradientStepConfig], Network]] = {
 
 
 def _one(blocks: int | tuple[int, ...]) -> int:
-    """The number of blocks of a network that has as many at every scale."""
+    """The number of blocks of a network with the same number at every scale."""
     assert isinstance(blocks, int)  # noqa: S101
     return blocks
 
@@ -161,7 +161,7 @@ class GradientStep(ProximalDenoiser):
         lipschitz: the current estimate of L, or None; set it after measuring it.
 
     Raises:
-        InputError: a network that is missing, or one too many.
+        InputError: the network is missing, or was not asked for.
     """
 
     always_convex = False
@@ -200,14 +200,14 @@ class GradientStep(ProximalDenoiser):
     ) -> Self:
         """The gradient-step denoiser of any network: any ``nn.Module``, any denoiser of deepinv.
 
-        Whether and how the network is told the noise level, and what sides it takes, is found out
-        by calling it on small random images. It is held, not copied, unless it is made smooth.
+        Whether and how the network takes the noise level, and which image sizes, is found out by
+        calling it on small random images. It is held, not copied, unless it is made smooth.
 
         Args:
             network: N: images ``(B, C, H, W)`` to images of the same shape, differentiable twice;
                 or deepinv's own gradient step of it, a GSPnP such as GSDRUNet.
             channels: image channels C.
-            told: how it is told the noise level (:class:`~proxmatch.denoisers.given.GivenConfig`);
+            told: how it gets the noise level (:class:`~proxmatch.denoisers.given.GivenConfig`);
                 found out by default.
             residual: whether it returns the noise: N(x) is x minus its output.
             multiple: image sides it takes are multiples of this; others are padded. Found out by
@@ -215,7 +215,7 @@ class GradientStep(ProximalDenoiser):
             smooth: replace activations with kinks by smooth ones, of this sharpness if it is a
                 number (:func:`proxmatch.denoisers.smooth`).
             settings: ``sigma``, ``levels`` and ``lipschitz`` of :class:`GradientStepConfig`. A
-                network that takes a level is told 0.05 unless another is given.
+                network that takes a level gets 0.05 unless another is given.
 
         Raises:
             InputError: the network cannot be called in this way.
@@ -361,7 +361,7 @@ class GradientStep(ProximalDenoiser):
 
     @property
     def conditional(self) -> bool:
-        """Whether the network is told the noise level."""
+        """Whether the network takes the noise level."""
         return self.network.conditional
 
     @property

@@ -32,13 +32,13 @@ class Inverse:
 
 
 def default_tolerance(dtype: torch.dtype) -> float:
-    """What can be reached comfortably: 1e-10 in float64, 1e-5 in float32."""
+    """A tolerance that is easily reached: 1e-10 in float64, 1e-5 in float32."""
     return 1e-10 if dtype == torch.float64 else 1e-5
 
 
 #: Iterations between two checks of which images are solved, where a check waits for the device.
 LOOK = 5
-#: Evaluations of D after which something else than a fixed point is tried, if h is convex.
+#: Evaluations of D after which the fixed-point iteration ends, if h is convex.
 FIRST = 60
 #: Relative residual down to which float32 is as good as float64.
 SINGLE = 1e-6

@@ -1,4 +1,4 @@
-r"""Learned proximal networks: D = grad Psi with Psi strongly convex (equation LPN_def).
+r"""Learned proximal networks: D = grad Psi with Psi strongly convex (equation 23).
 
     Psi(x) = psi(x) + alpha / 2 |x|^2,    psi input-convex with softplus,    alpha in (0, 1).
 

@@ -22,7 +22,7 @@ class Network(Denoiser):  # type: ignore[misc]
     """A network N, called as N(x) or N(x, s), with what a gradient-step denoiser needs to know.
 
     Attributes:
-        conditional: whether it is told the noise level s.
+        conditional: whether it takes the noise level s.
         maps: whether s may differ between pixels, ``(B, 1, H, W)``.
         multiple: image sides it takes are multiples of this.
         smallest: image sides are at least this.
@@ -85,7 +85,7 @@ class FFDNet(Network):
 
 
 class DnCNN(Network):
-    """DnCNN: x minus the noise that plain convolutions find in it; it is not told the level.
+    """DnCNN: x minus the noise that plain convolutions find in it; it takes no noise level.
 
     Zhang, Zuo, Chen, Meng and Zhang, "Beyond a Gaussian denoiser: residual learning of deep CNN
     for image denoising", IEEE Trans. Image Process. 26, 2017, its batch normalization merged into

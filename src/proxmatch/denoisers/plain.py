@@ -26,18 +26,18 @@ AnyDenoiser = Callable[..., Tensor] | ProximalDenoiser
 
 
 class PlainDenoiser(ProximalDenoiser):
-    """A denoiser of which no potential is known.
+    """A denoiser without a known potential.
 
-    How it is told the noise level is found out by calling it on small random images.
+    How it takes the noise level is found out by calling it on small random images.
 
     Args:
         denoiser: any callable, images ``(B, C, H, W)`` to images; with a noise level or without.
         channels: image channels C.
-        told: how it is told the level (:class:`~proxmatch.denoisers.given.GivenConfig`).
+        told: how it gets the level (:class:`~proxmatch.denoisers.given.GivenConfig`).
         residual: whether it returns the noise.
         multiple: image sides it takes are multiples of this; others are padded. Found out by
             default.
-        sigma: the level it is told unless another is given.
+        sigma: the level it gets unless another is given.
 
     Raises:
         InputError: it cannot be called on such images, or does not return images.
@@ -118,12 +118,12 @@ class PlainDenoiser(ProximalDenoiser):
 
     @property
     def conditional(self) -> bool:
-        """Whether its output depends on the noise level that it is told."""
+        """Whether its output depends on the noise level."""
         return self.reads
 
     @property
     def maps(self) -> bool:
-        """Whether that level may differ between pixels."""
+        """Whether the noise level may differ between pixels."""
         return self.network.maps
 
     def _lacking(self, what: str) -> str:

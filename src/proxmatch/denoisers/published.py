@@ -1,4 +1,4 @@
-"""Converting published checkpoints: LPN, Prox-PnP, GSDRUNet, WCRR, plain networks.
+"""Convert published checkpoints: LPN, Prox-PnP, GSDRUNet, WCRR, plain networks.
 
 They are PyTorch files, that is pickles. They are read with ``weights_only=True``, which builds
 tensors and plain containers and refuses everything else, so no code in a file can run.
@@ -42,7 +42,7 @@ GS_PREFIX = "student_grad.model."
 
 #: What the published networks were trained for, which their files do not say.
 LEVELS = {"ffdnet": (1e-3, 75 / 255), "drunet": (1e-3, 50 / 255)}
-#: Of a DnCNN with this many layers, which is not told the level.
+#: The same of a DnCNN with this many layers, which takes no level.
 BLIND_LAYERS, BLIND_LEVELS = 20, (1e-3, 55 / 255)
 
 #: Settings of Prox-PnP under which its D is Id - grad g with N a DRUNet.
@@ -118,8 +118,8 @@ def import_network(file: str | Path, kind: NetworkKind) -> Network:
 
     Args:
         file: a state dict of KAIR or deepinv, color or gray.
-        kind: ``ffdnet`` (told the noise level, up to 75/255), ``drunet`` (told, up to 50/255) or
-            ``dncnn`` (not told).
+        kind: ``ffdnet`` (takes the noise level, up to 75/255), ``drunet`` (takes it, up to
+            50/255) or ``dncnn`` (takes none).
 
     Raises:
         CheckpointError: a file that is damaged, or of another kind.
@@ -309,7 +309,7 @@ def _plain(
         default = {}
     kinked = {**default, **settings}.get("activation", "R") == "R"
     default |= {"network": kind, "levels": LEVELS.get(kind), "smooth": kinked}
-    if kind in LEVELS:  # it is told the level
+    if kind in LEVELS:  # it takes the level
         default["sigma"] = SIGMA
     elif found["blocks"] == BLIND_LAYERS:
         default["levels"] = BLIND_LEVELS

@@ -314,7 +314,7 @@ class ScaledLPN(ProximalDenoiser):
 
     @property
     def conditional(self) -> bool:
-        """It is told the noise level."""
+        """It takes the noise level."""
         return True
 
     @property

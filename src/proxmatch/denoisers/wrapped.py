@@ -1,4 +1,4 @@
-"""What a denoiser that wraps another one takes over from it."""
+"""What a denoiser takes over from the one it wraps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Wrapped(ProximalDenoiser):
 
     @property
     def gain(self) -> float:
-        """The noise level that D is told at a noise of level one."""
+        """The noise level that D gets for noise of level one."""
         return 1.0
 
     # The noise level is D's own, so that a change of it reaches the network that reads it.
@@ -44,12 +44,12 @@ class Wrapped(ProximalDenoiser):
         return None if found is None else (found[0] / self.gain, found[1] / self.gain)
 
     def convexity(self, sigma: float | None = None) -> float:
-        """A lower bound mu of the eigenvalues of J: that of D at the level that D is told."""
+        """A lower bound mu of the eigenvalues of J: that of D at the level that D gets."""
         return self.inner.convexity(None if sigma is None else self.gain * sigma)
 
     @property
     def conditional(self) -> bool:
-        """Whether D is told the noise level."""
+        """Whether D takes the noise level."""
         return self.inner.conditional
 
     @property

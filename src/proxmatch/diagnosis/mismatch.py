@@ -1,20 +1,20 @@
 r"""Is a denoiser mismatched for given images, and what does that cost?
 
 **The verdict is about what a user loses.** The problem is simulated on clean images of the domain.
-The denoiser reconstructs them at its best strength, and so does whatever else is at hand: other
-denoisers, a Wiener filter of the images, total variation. The *loss* is how far, in dB of PSNR, the
-denoiser falls behind the best of these:
+The denoiser reconstructs them at its best strength. So do the others at hand: other denoisers, a
+Wiener filter of the images, total variation. The *loss* is how far, in dB of PSNR, the denoiser
+falls behind the best of these:
 
 - ``matched``: less than 0.3 dB;
 - ``badly mismatched``: more than 1 dB, or a reconstruction diverges;
 - ``mismatched``: in between, or too few images to tell.
 
-A loss on a few images is not the one on others of the domain. So the verdict goes by the range
-that is meant to hold the latter (:func:`proxmatch.learning.evidence.interval_of`): *matched* needs
-its upper end below 0.3 dB or a loss that is next to none, *badly mismatched* its lower end above 1.
+The loss on a few images is not the loss on other images of the domain. So the verdict is based on a
+range for the latter (:func:`proxmatch.learning.evidence.interval_of`): *matched* needs its upper
+end below 0.3 dB or almost no loss, *badly mismatched* its lower end above 1 dB.
 
 All strengths are chosen by the same rule on the same images (:mod:`proxmatch.transforms.strength`).
-Of many other denoisers, only the two that remove noise best from the images are tried.
+Of the other denoisers, only the two that remove noise best from the images are tried.
 
 **With a reference** D*, which is one more denoiser at hand, the mismatch of the paper is measured
 as well: the relative gap |D(z_k) - D*(z_k)| / |D*(z_k)| along the reconstructions, both at the
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 #: The losses in dB from which a denoiser is mismatched, and badly mismatched.
 LOSSES = (0.3, 1.0)
-#: A loss in dB that is next to none, however few images it was seen on.
+#: A loss in dB that counts as none, however few the images.
 NONE = 0.1
-#: How many of many denoisers at hand are tried.
+#: How many of the denoisers at hand are tried.
 TRIED = 2
 #: On how many images a strength is chosen, at most; all images are measured on.
 CHOSEN_ON = 2
@@ -80,7 +80,7 @@ class Diagnosis(ShownDiagnosis):
         name: of the denoiser.
         problem: what was simulated.
         images: how many.
-        verdict: see the module's text.
+        verdict: see the module docstring.
         loss: how far the denoiser falls behind the best at hand, in dB; 0 if it is the best.
         interval: a range of the loss on other images of the domain, in dB.
         best: name of the best at hand.
@@ -296,7 +296,7 @@ def judge(losses: Tensor) -> Grade:
 
 
 def _range(losses: Tensor) -> tuple[float, float]:
-    """Of the loss on other images; it is not negative, because the best at hand has none."""
+    """A range of the loss on other images, which is never negative."""
     low, high = interval_of(losses.tolist())
     return max(low, 0.0), high
 
@@ -316,7 +316,7 @@ class _Trial:
             truth=self.images,
             record=("psnr",),
             iterations=self.steps,
-            on_divergence="ignore",  # it is counted
+            on_divergence="ignore",  # they are counted
             **options,
         )
 
@@ -360,7 +360,7 @@ class _Trial:
 
 
 def _quick(denoiser: Denoise) -> Denoise:
-    """PSNR is told to 0.01 dB: :func:`quick` is precise enough."""
+    """PSNR is reported to 0.01 dB: :func:`quick` is precise enough."""
     return quick(denoiser) if isinstance(denoiser, ProximalDenoiser) else denoiser
 
 

@@ -2,8 +2,8 @@
 
 The address of a cell is a hash of its kind, of the code that computes the kind, of its settings
 (fingerprints of images and given weights among them) and of the addresses of the cells it needs. So
-it is known before anything runs. A setting that changes changes the addresses of what depends on
-it, and no other; a cell of older code is never taken for one of the present.
+it is known before anything runs. Changing a setting changes the addresses of the cells that depend
+on it, and no others; a cell of older code is never taken for a current one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A figure with all that belongs to it, and how it is written: PNG, PDF and the numbers behind."""
+"""A figure with its texts, and how it is written: PNG, PDF and the numbers behind it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Who computes the cells: processes of this machine, or Ray.
 
 Both compute a cell as soon as all it needs is there, by the same function with the same number of
-threads, so that their results are equal. Both try a cell again whose worker died.
+threads, so that their results are equal. Both retry a cell whose worker died.
 """
 
 from __future__ import annotations

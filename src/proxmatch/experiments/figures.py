@@ -205,7 +205,7 @@ def _name(method: str) -> str:
     return {"mse": "MSE", "pm": "PM / AdaPM", "adapm": "PM / AdaPM"}.get(method, method)
 
 
-#: Inches from which on a figure has room for all names of a legend in one line.
+#: Inches from which a figure has room for all names of a legend in one line.
 WIDE = 6.0
 
 

@@ -27,7 +27,7 @@ from proxmatch.experiments.tables import Table
 from proxmatch.experiments.work import Workshop
 
 RUN = "run.json"
-#: Seconds between two looks at what there is so far.
+#: Seconds between two checks of the finished cells.
 EVERY = 300.0
 
 OnCell = Callable[[Cell, int, int], None]

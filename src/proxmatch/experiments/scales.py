@@ -81,7 +81,7 @@ class Scale(_Settings):
     resamples: Positive = 2000  # of the bootstrap
     #: Of a worker. One, so that results do not depend on the number of workers.
     threads: Positive = 1
-    device: str = "cpu"  # cpu, cuda, or auto for the second where there is one
+    device: str = "cpu"  # cpu, cuda, or auto: cuda where there is a GPU
 
     @property
     def rows(self) -> list[tuple[str, ScaleRow]]:

@@ -60,7 +60,7 @@ def adapt(
         images: clean images in [0, 1], ``(N, C, H, W)``, or ``(C, H, W)`` each, or in any form of
             :mod:`proxmatch.data.any_form`.
         problem: that decides what is best; the paper's two by default. Name the one you have:
-            several share one strength. What makes a problem for windows of a side will do too.
+            several share one strength. A function from the side of a window to a problem will do.
         method: one that :func:`proxmatch.methods.offered` lists: ``auto`` tries what can be made
             of the images and keeps the best (:mod:`proxmatch.learning.auto`), ``align`` trains
             nothing, the others fine-tune.
@@ -203,7 +203,7 @@ def carry_out(
 def _spread(
     workers: Workers | None, sources: Mapping[str, ProximalDenoiser]
 ) -> AbstractContextManager[Begin]:
-    """What has candidates made, on GPUs if the denoisers are there."""
+    """A function that begins the work on candidates, on GPUs if the denoisers are there."""
     place = next(next(iter(sources.values())).parameters()).device
     return spread(workers or Workers(), gpus=int(place.type != "cpu"))
 

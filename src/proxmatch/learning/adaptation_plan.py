@@ -28,7 +28,7 @@ from proxmatch.problems import Problem
 #: With more images than these, each has one noise draw, else :data:`DRAWS`.
 FEW, DRAWS = 10, 4
 
-#: Problems, or what makes one for images of a side.
+#: Problems, or a function from a side length to one.
 Problems = Problem | Sequence[Problem] | Callable[[int], Problem] | None
 
 
@@ -65,7 +65,7 @@ class AdaptationPlan:
 
     @property
     def source(self) -> ProximalDenoiser:
-        """The denoiser that is started from, or the first of several."""
+        """The denoiser to start from, or the first of several."""
         return next(iter(self.sources.values()))
 
 

@@ -82,9 +82,9 @@ def assess(
         denoiser: the denoiser.
         images: clean, ``(B, C, H, W)``.
         problems: to reconstruct the images from simulated measurements of them.
-        noise: levels of the denoising figures, told to the model. L is taken at the first, of the
+        noise: levels of the denoising figures, passed to the model. L is taken at the first, of the
             model as PnP runs it (a network that is conditioned on the level keeps its own).
-        first: the column from which on an image counts in the PSNRs, for each; 0 by default.
+        first: the first column of each image that counts in the PSNR; 0 by default.
         iterations: of the estimate of L.
         spectrum: estimate L, for which the denoiser must have a Jacobian.
         seed: of the noise.
@@ -110,7 +110,7 @@ def assess(
     for name, problem in by_name(problems).items():
         placed = problem.to(place.device).to(place.dtype)
         y = placed.measure(images, seed=seed)
-        result = pnp_pgd(denoiser, y, placed, record=(), on_divergence="ignore")  # it is counted
+        result = pnp_pgd(denoiser, y, placed, record=(), on_divergence="ignore")  # they are counted
         reconstruction[name] = quality(result.images)
         diverged[name] = result.status.count(Status.DIVERGED)
     found = Assessment(denoising, reconstruction, diverged)

@@ -6,7 +6,7 @@ times in ten. With gains g_1 ... g_k on k held-out images of mean g, it is
     g +- q sqrt(s^2 / k),    s^2 = (nu s_0^2 + sum_i (g_i - g)^2) / (nu + k - 1),
 
 q the 95 % quantile of Student's t with nu + k - 1 degrees of freedom: with few images, the scatter
-s of the gain from image to image is drawn towards s_0 = 0.25 + 0.25 |g| dB, which counts as nu = 4
+s of the gain from image to image is drawn toward s_0 = 0.25 + 0.25 |g| dB, which counts as nu = 4
 images. Where only parts of the images that were adapted to could be held out, the
 interval is twice as wide: such parts say less about other images. With 0.2 in place of 0.25 it held
 in 15 of 18 adaptations to five images, and just missed the others (``results/adaptation``).
@@ -36,7 +36,7 @@ SAME = 2.0
 
 
 def interval_of(gains: Sequence[float], *, wider: float = 1.0) -> tuple[float, float]:
-    """A range of the mean gain on other images of the domain, in dB; see the module's text.
+    """A range of the mean gain on other images of the domain, in dB; see the module docstring.
 
     Args:
         gains: on k images, in dB.
@@ -61,8 +61,8 @@ class Evidence:
     """What an adaptation did, on held-out pixels; ``auto`` makes its choice on them, too.
 
     Attributes:
-        before: figures of the denoiser that was given; of one that takes a noise level, at the
-            strength that is best for it, so that a gain is never one of strength alone.
+        before: figures of the given denoiser; if it takes a noise level, at its best strength, so
+            that a gain is never one of strength alone.
         after: figures of the one that is returned.
         owners: which image each of the held-out crops was cut from.
         whole: whether whole images were held out, and not parts of those adapted to.

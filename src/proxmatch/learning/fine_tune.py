@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: Side of the windows that a denoiser of any image size is trained on.
 CROP = 64
-#: Level at which a denoiser of all levels is looked at.
+#: Level at which a denoiser of all levels is measured.
 ASSESSED = 0.05
 
 Select = Literal["best", "last"]
@@ -221,7 +221,7 @@ def adaptation_settings(
 
 
 def gentle_settings(denoiser: ProximalDenoiser, number: int, **changes: Any) -> TrainingSettings:
-    """A short training that one image does not mislead: averaged, and augmented where necessary.
+    """A short training on a few images: averaged, and augmented where necessary.
 
     Denoisers of all noise levels are trained by proximal matching, with a gamma from the errors; on
     one face it was level with MSE (``results/adaptation``). Their convolutions are in bfloat16

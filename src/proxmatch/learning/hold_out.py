@@ -27,7 +27,7 @@ class HoldOut:
 
     training: list[Tensor]  # images to train on, (C, H, W) each
     crops: Tensor  # to measure on, (B, C, size, size)
-    first: tuple[int, ...]  # the column from which on each of them was held out, B numbers
+    first: tuple[int, ...]  # the first held-out column of each, B numbers
     owners: tuple[int, ...]  # which image each of them was cut from, B numbers
     whole: bool  # whether whole images were held out, so that these are new to the denoiser
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 #: Of the quintic iteration: singular values in (0, 1] end between about 0.7 and 1.2.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-#: Channels from which on a layer counts as hidden: images have fewer.
+#: Channels from which a layer counts as hidden: images have fewer.
 HIDDEN = 24
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def bar(
     steps: int | None, title: str, console: Console | None = None
 ) -> Iterator[Callable[[int, float], None]]:
-    """Show a bar while the block runs; yields what a run calls ``on_step``."""
+    """Show a bar while the block runs; yields the ``on_step`` of a run."""
     rate, last = "{task.fields[rate]}", "loss {task.fields[loss]}"
     columns = ("{task.description}", "bar", "count", rate, "remaining", last)
     with progress(*columns, console=console) as shown:

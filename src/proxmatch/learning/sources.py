@@ -29,8 +29,8 @@ class Batch:
         clean: what they should become, the same shape.
         keys: which of a finite number of inputs each is, so that something can be kept for it from
             one step to the next; None when every step has new ones.
-        level: standard deviation of the noise in each, ``(B,)``, for networks that want to be
-            told; NaN for query points of PnP, where a denoiser has the level it is deployed at.
+        level: standard deviation of the noise in each, ``(B,)``, for networks that take it;
+            NaN for query points of PnP, where a denoiser has the level it is deployed at.
     """
 
     noisy: Tensor

@@ -1,4 +1,4 @@
-"""Which denoisers to start from: those that are named, or all that come with proxmatch.
+"""Which denoisers to start from: the named ones, or all that come with proxmatch.
 
 The nearest of several denoisers is the one that removes noise from the images best.
 """
@@ -30,8 +30,8 @@ def sources_of(
     Args:
         given: a denoiser of any kind, the name or folder of one, several of these, or denoisers by
             name; None for all that come with proxmatch except the slow ones, whose D is solved for.
-        channels: of the images; color denoisers are lifted to gray ones, and of those that come
-            with proxmatch the others are left out.
+        channels: of the images; color denoisers are lifted to gray images, and models of
+            proxmatch that do not fit are left out.
         device: for those that are loaded.
 
     Raises:

@@ -1,4 +1,4 @@
-r"""The contractivity penalty [L - L_max]_+^2 (equation gs_contractivity_regularizer).
+r"""The contractivity penalty [L - L_max]_+^2 (equation 42).
 
 L is the largest |eigenvalue| of the Hessian H of g. It is found in two steps:
 

@@ -2,8 +2,8 @@ r"""Losses of a denoised image, one number per image.
 
 With d = |D(y) - x|, the distance of the denoised from the clean image over all its n pixels:
 
-    squared error        d^2                              posterior mean      (mse_adaptation_loss)
-    proximal matching    1 - exp(-d^2 / (2 gamma^2))      posterior mode      (pm_pairwise_loss)
+    squared error        d^2                              posterior mean      (equation 35)
+    proximal matching    1 - exp(-d^2 / (2 gamma^2))      posterior mode      (equation 29)
 
 gamma has the units of d. It is handled as gamma = rms sqrt(n), with ``rms`` in units of one pixel,
 so that settings do not depend on the size of the images.
@@ -86,7 +86,7 @@ def gradient_field_matching(
 ) -> Tensor:
     """rho_gamma(grad g(y), y - x), ``(B,)``: equal to :func:`proximal_matching` of D(y) and x.
 
-    It matches the gradient field of a gradient-step denoiser to the corruption (gs_pm).
+    It matches the gradient field of a gradient-step denoiser to the corruption (equation 41).
 
     Args:
         denoiser: D = Id - grad g.

@@ -64,7 +64,7 @@ def inpainting(
 
 
 def masked(mask: Tensor, img_size: ImageSize, noise: float) -> Design:
-    """The design of a problem that measures some pixels: ``(1, H, W)`` or ``(C, H, W)`` of them."""
+    """The design of a problem that measures the pixels of a mask, ``(1 or C, H, W)``."""
     mask = mask.detach().cpu() != 0
     if not bool(mask.flatten(1).any(1).all()):
         raise InputError("no pixel is measured; measure some, with a larger keep or another mask")

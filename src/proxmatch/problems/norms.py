@@ -66,7 +66,7 @@ class SquaredNorm:
 
 
 def squared_norm(physics: LinearPhysics, img_size: ImageSize) -> SquaredNorm:
-    """||A||_2^2 of a linear physics, exactly or bounded from above; see the module's text.
+    """||A||_2^2 of a linear physics, exactly or bounded from above; see the module docstring.
 
     Args:
         physics: the operator.

@@ -75,12 +75,12 @@ class PhotonNoise(PoissonNoise):  # type: ignore[misc]
 
 
 class PhotonDistance(Distance):  # type: ignore[misc]
-    """d(u, y) of the module's text, and its gradient in u.
+    """d(u, y) of the module docstring, and its gradient in u.
 
     Args:
         gain: g.
-        background: b, with what stands for read noise.
-        shift: what stands for read noise, s^2 / g.
+        background: b + s^2 / g, with the read noise s.
+        shift: s^2 / g.
     """
 
     def __init__(self, gain: float, background: float, shift: float = 0.0) -> None:
@@ -114,7 +114,7 @@ class PhotonDistance(Distance):  # type: ignore[misc]
 
 
 class PhotonFidelity(DataFidelity):  # type: ignore[misc]
-    """The negative log-likelihood of counted photons, smooth; see the module's text.
+    """The negative log-likelihood of counted photons, smooth; see the module docstring.
 
     Args:
         gain: g, positive: the brightness that one photon stands for.

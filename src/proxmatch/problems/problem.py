@@ -362,7 +362,7 @@ class Problem:
 
 
 def by_name(problems: Sequence[Problem]) -> dict[str, Problem]:
-    """Problems by name; from the second of the same name on, a number is added to it.
+    """Problems by name; a repeated name gets a number.
 
     Example:
         >>> from proxmatch.problems import denoising

@@ -159,7 +159,7 @@ def register(
     factor: str | None = None,
     side: Callable[[tuple[int, int]], tuple[int, int]] | None = None,
 ) -> Callable[[Callable[..., Design]], ProblemBuilder]:
-    """Make a problem of the function that designs it; see the module's text.
+    """Make a problem of the function that designs it; see the module docstring.
 
     Args:
         name: what to call it.

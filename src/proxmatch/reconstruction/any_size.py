@@ -2,7 +2,7 @@
 
 The iteration is PnP-PGD on whole images, whatever their size; the denoiser alone is applied in
 tiles (:mod:`proxmatch.denoisers.tiles`), which changes nothing but the memory. Small images of one
-size are handled together. What an image becomes does not depend on its company.
+size are handled together. The result for an image does not depend on the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proxmatch.transforms.strength import MARGIN, MIDDLING_LEVEL
 #: Pixels of all images that are handled together.
 TOGETHER = 512 * 512
 
-#: Side of the embedded crops that a strength is chosen on, and one in how many of them is used.
+#: Side of the embedded crops for choosing a strength; one in this many of them is used.
 SIDE, PICTURES = 64, 12
 
 #: Makes the problem for measurements of (h, w) pixels.
@@ -81,14 +81,15 @@ def reconstruct(
             :class:`PlainDenoiser`, and one of color images on gray ones as :class:`Lifted`.
         measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes; or pictures, as arrays,
             files or folders (:mod:`proxmatch.data.any_form`).
-        problem: a name of ``PROBLEMS``, a problem, or what makes one for measurements of a size.
+        problem: a name of ``PROBLEMS``, a problem, or a function from (h, w) of the measurements to
+            one.
         options: of a problem that is given by name, such as ``["factor=2"]``.
         iterations: number of steps, if not that of the problem.
         sigma: noise level for the denoiser, if not its own. A denoiser of many levels that has
             been given neither this nor a strength gets the one of :func:`at_strength`.
         tile: side of the tiles of the denoiser, in pixels.
         batch: images of one size handled together; as many as have 512 x 512 pixels by default.
-        on_step: called with after each step how many images made it, for a progress bar.
+        on_step: called after each step with the number of images that made it.
         on_divergence: ``warn`` of images that diverged or are suspicious, or ``ignore`` where the
             status is looked at.
 

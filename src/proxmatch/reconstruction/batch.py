@@ -61,7 +61,7 @@ SSIM_PIXELS = 4_000_000
 class FileBatch:
     """What is to be reconstructed, and how.
 
-    A color denoiser works on gray pictures as it is lifted to them, so that gray stays gray.
+    A color denoiser is lifted to gray pictures, so that gray stays gray.
 
     Attributes:
         model: D.
@@ -182,7 +182,7 @@ class FileBatch:
         """Reconstruct what is not done, and write each picture as it comes.
 
         Args:
-            done: what is, by name.
+            done: what is done, by name.
             advance: called with the number of steps of single images that were made.
             workers: who does it; this process unless given.
         """

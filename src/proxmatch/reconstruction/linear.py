@@ -81,7 +81,7 @@ def reconstruct_linearly(y: Tensor, problem: Problem, start: Tensor, variance: T
 
 
 def _fit_(prior: Wiener, found: Tensor, drawn: Tensor, again: Tensor) -> None:
-    """Give a prior the spectrum T, from x_G, x' and x'_G; see the module's text."""
+    """Give a prior the spectrum T, from x_G, x' and x'_G; see the module docstring."""
     tiny = torch.finfo(found.dtype).tiny
     energy, recovered = prior.bands(drawn)[0], prior.bands(again)[0]
     share = (recovered / energy.clamp_min(tiny)).clamp(0, 1)

@@ -42,8 +42,8 @@ class Sign(StrEnum):
     UNSETTLED = "unsettled"
 
 
-#: From which share of |x - x_0|^2 / N on a part of the error is a sign. That of ``far`` is of the
-#: error of x_0, that of ``unsettled`` a residual.
+#: Shares of |x - x_0|^2 / N above which a part of the error is a sign; of the error of x_0 for
+#: ``far``, and a residual for ``unsettled``.
 LIMITS = {Sign.MISFIT: 0.5, Sign.NOISE: 0.6, Sign.RANGE: 0.05, Sign.FAR: 0.01, Sign.UNSETTLED: 0.01}
 #: Correlation that a prior may have with what a linear reconstruction misses: the smallest of 0.05,
 #: 0.1, ... with fewer than 5 % false alarms on faces and photographs.

@@ -38,9 +38,9 @@ from proxmatch.transforms.measured_colors import textures
 BLOCK, FLAT = 8, 0.2
 #: By what factor two noise levels must differ to count as different, beyond what texture explains.
 APART, TEXTURE = 3.0, 0.05
-#: Pixels of a picture from which on its noise can be told.
+#: Smallest number of pixels for which noise is estimated.
 ENOUGH = 32 * 32
-#: Share of measurements that are exactly zero from which on a picture has holes.
+#: Share of exact zeros from which a picture counts as having holes.
 HOLES = 0.05
 #: Random images that kappa is the mean over.
 TEXTURES = 2
@@ -48,7 +48,7 @@ TEXTURES = 2
 MEDIAN = 0.6745
 #: Pixels of the largest picture that is reconstructed linearly.
 LARGE = 1 << 20
-#: Steps from which on a run should have settled.
+#: Steps after which a run should have settled.
 SETTLING = 20
 
 
@@ -165,8 +165,7 @@ def check_measured_noise(problem: Problem, measurements: Tensor) -> None:
 def last_residual(run: PnPResult) -> Tensor | None:
     """||x_K - x_{K-1}|| / ||x_K|| of the last step that each image made, if it was recorded.
 
-    None for a run of fewer than :data:`SETTLING` steps: whoever asks for a few steps does not
-    expect them to settle.
+    None for a run of fewer than :data:`SETTLING` steps, which is not expected to settle.
     """
     if run.residual is None or run.residual.shape[1] < SETTLING:
         return None

@@ -1,6 +1,6 @@
 r"""Every inequality of section 3, evaluated along a trajectory, with its slack.
 
-    eps_k >= 0                                                                    (eps_induced)
+    eps_k >= 0                                                                    equation 14
     eps_k <= L_H / 2 d_k^2                                                        Lemma 3.1
     |grad H_k(x_k)|^2 <= 2 L_H eps_k                                              Assumption 3.3
     F*(x_k) <= F*(x_{k-1}) - (1 - eta L_f) / 2 |x_k - x_{k-1}|^2 + eps_k          Lemma 3.2

@@ -2,10 +2,10 @@ r"""Targets with known answers: priors p = exp(-E) whose denoisers can be writte
 
 For y = x + noise of standard deviation sigma, each prior knows
 
-    its mode             prox of sigma^2 E at y: the MAP denoiser      (map_as_prox)
-    its posterior mean   E[x | y]: the target of the MSE               (posterior_mean_target)
+    its mode             prox of sigma^2 E at y: the MAP denoiser      (equation 28)
+    its posterior mean   E[x | y]: the target of the MSE               (equation 31)
     its smoothed mode    that of p(x | y) convolved with N(0, gamma^2): the target of proximal
-                         matching                                      (kernel_smoothed_posterior)
+                         matching                                      (equation 33)
 
 in closed form, or by a solve that is exact to rounding. All maps are on vectors ``(N, d)``.
 """

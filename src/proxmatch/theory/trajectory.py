@@ -2,7 +2,7 @@ r"""The quantities of the theory, measured along a run of PnP-PGD, image by imag
 
     z_k = x_{k-1} - eta grad f(x_{k-1}),   x_k = D(z_k),   xi_k = D(z_k) - D*(z_k),   d_k = |xi_k|
 
-and, with F* = eta f + R* (bg_target_objective), D* = grad h and w_k = D*^{-1}(x_k):
+and, with F* = eta f + R* (equation 6), D* = grad h and w_k = D*^{-1}(x_k):
 
     R*(x_k)      = <w_k, x_k> - h(w_k) - |x_k|^2 / 2,        grad R*(x_k) = w_k - x_k
     grad H_k     = w_k - z_k = -r_k   at x_k

@@ -80,7 +80,7 @@ class Aligned(Transformed):
 
     @property
     def gain(self) -> float:
-        """The noise level that D is told at a noise of level one: s."""
+        """The noise level that D gets for noise of level one: s."""
         return self.scale
 
     def enter(self, x: Tensor) -> Tensor:

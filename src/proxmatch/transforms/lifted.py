@@ -88,7 +88,7 @@ class Lifted(Transformed):
 
     @property
     def gain(self) -> float:
-        """The noise level that D is told at a noise of level one: s sqrt(C)."""
+        """The noise level that D gets for noise of level one: s sqrt(C)."""
         gain: float = self.scale * self.inner.channels**0.5
         return gain
 

@@ -1,4 +1,4 @@
-"""The colors of images that were never seen, from their measurements.
+"""The colors of unknown images, from their measurements.
 
 Let the operator act on each channel separately, and on all in the same way. Then measurements
 y = A x + noise of images with mean color m and color covariance C have

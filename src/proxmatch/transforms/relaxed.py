@@ -46,8 +46,8 @@ class Relaxed(Transformed):
     Args:
         inner: D.
         t: how far to go toward D(x), in (0, 1].
-        sigma: the noise level s that D is told, whatever level this denoiser is told; None to
-            pass on the latter.
+        sigma: the noise level s passed to D, whatever level this denoiser gets; None to pass on
+            the latter.
         lipschitz: L of Id - D_s where it is used, if it was measured there: J >= 1 - t L.
 
     Raises:
@@ -87,7 +87,7 @@ class Relaxed(Transformed):
 
     @property
     def sigma(self) -> float | None:
-        """Noise level that D is told: s, or its own."""
+        """Noise level passed to D: s, or its own."""
         return self.inner.sigma if self.level is None else self.level
 
     @sigma.setter

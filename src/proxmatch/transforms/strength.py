@@ -1,11 +1,11 @@
 r"""The strength of a prior, chosen by simulating the problem on images at hand.
 
 A denoiser that is good at one noise level is too strong, or too weak, for a given problem. Its
-strength is two numbers: the noise level s that it is told, where it takes one, and how far t to go
-toward its output, D = Id - t (Id - D_s). With D_s = Id - grad g_s this is a proximal map wherever
-t L(s) < 1, L(s) the largest eigenvalue of the Hessian of g_s. So for a denoiser whose L is not
-below one by construction, t is bounded by 1 / L, with L measured where the run goes, and s is
-chosen under that bound: about twice the level at half the t is the same strength.
+strength is two numbers: the noise level s, if it takes one, and how far t to go toward its output,
+D = Id - t (Id - D_s). With D_s = Id - grad g_s this is a proximal map wherever t L(s) < 1, L(s) the
+largest eigenvalue of the Hessian of g_s. So for a denoiser whose L is not below one by
+construction, t is bounded by 1 / L, with L measured where the run goes, and s is chosen under that
+bound: about twice the level at half the t is the same strength.
 
 **The rule**, the same for every row of a comparison: measure the images, reconstruct them with one
 strength after the other, and keep the one with the highest mean PSNR. A family with one number (the
@@ -56,7 +56,7 @@ STRENGTHS = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 LEVELS = tuple(0.003 * 1.5**k for k in range(11))
 #: How often t is halved at the most, and how often L is measured again.
 HALVINGS, ROUNDS = 4, 3
-#: Below this t there is next to no prior left.
+#: Below this t there is almost no prior left.
 WEAKEST = 0.02
 #: Where the search for a level begins.
 BEGIN = 5
@@ -94,7 +94,7 @@ class Trial:
         iteration: which iterate that is, for the first problem: where to stop.
         seconds: how long it took.
         by_problem: the PSNR of the last iterate of each problem, by name.
-        sigma: the noise level that the denoiser was told, if it takes one.
+        sigma: the noise level passed to the denoiser, if it takes one.
     """
 
     strength: float
@@ -261,7 +261,7 @@ def choose_strength_from_measurements(
     iterations: int | None = None,
     seed: int = 0,
 ) -> Tuned[Relaxed]:
-    """Choose the strength for a problem from measurements alone; see the module's text.
+    """Choose the strength for a problem from measurements alone; see the module docstring.
 
     The scores are PSNR on halved reconstructions, which says which strength is best, not how good
     it is. Of the criteria tried on photographs and validation faces with LPNs of one level (three
@@ -524,7 +524,7 @@ def _two_numbers(
             if best.strength < largest or allowed < RAISE * largest:
                 break  # a larger t would not be better, or not much larger
         largest = allowed
-        if largest < WEAKEST:  # next to no prior is left: no level makes a difference
+        if largest < WEAKEST:  # almost no prior is left: no level makes a difference
             at(place, largest)
             best = trials[place, largest]
             break
@@ -535,7 +535,7 @@ def _two_numbers(
 
 
 def quick(denoiser: ProximalDenoiser) -> ProximalDenoiser:
-    """What reconstructions are compared with: D in bfloat16 where that is fast, else D itself.
+    """D for comparing strengths: in bfloat16 where that is fast, else D itself.
 
     It takes two thirds of the time. With ``gs-faces`` and ``gs-histology`` on four faces, two
     problems and levels from 0.005 to 0.06, the PSNR differed by at most 0.002 dB. L is measured

@@ -138,7 +138,7 @@ class Ridge(ProximalDenoiser):
             initialize(self)
 
     def constrained(self) -> dict[str, nn.Parameter]:
-        """The tail: what is large must not be made larger."""
+        """The tail, which must not be negative: large responses must not grow."""
         return {"tail": self.tail}
 
     def kernel(self) -> Tensor:
@@ -222,7 +222,7 @@ class Ridge(ProximalDenoiser):
 
     @property
     def conditional(self) -> bool:
-        """It is told the noise level."""
+        """It takes the noise level."""
         return True
 
     def _preimage(self, u: Tensor, sigma: float | Tensor | None) -> Tensor:

@@ -83,7 +83,7 @@ def _highest(kernel: Tensor, points: int) -> tuple[int, int]:
     correlation = F.conv2d(by_channel, by_channel, padding=side - 1)
     correlation = F.pad(correlation, (0, points - 2 * side + 1) * 2).roll((1 - side,) * 2, (2, 3))
     symbol = torch.fft.rfft2(correlation).flatten(2).permute(2, 0, 1)
-    # An eigenvalue is at most the Frobenius norm, which tells where there is nothing to look for.
+    # An eigenvalue is at most the Frobenius norm, which rules out most frequencies.
     above = torch.linalg.matrix_norm(symbol)
     where = above.argmax()[None]
     if len(by_channel) > 1:

@@ -319,7 +319,7 @@ def _evidence(shifts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _verdicts(priors: Sequence[Mapping[str, Any]]) -> str:
-    """The loss that ``diagnose`` would tell from the few images, and the one on test images."""
+    """The loss that ``diagnose`` reports from the few images, and the one on test images."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in priors:
         groups.setdefault((cell["target"], cell["problem"]), []).append(cell)

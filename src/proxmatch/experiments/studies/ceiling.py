@@ -35,7 +35,7 @@ from proxmatch.metrics import psnr
 from proxmatch.problems import Problem, make_problem
 
 PROBLEMS = ("deblurring", "super-resolution", "inpainting 70")
-#: Noise levels that the networks of the steps are told at the start; they are trained too.
+#: Noise levels of the networks of the steps at the start; they are trained too.
 LEVELS = (0.1, 0.05, 0.03)
 #: Steps of the training, pairs a step and side of their crops.
 STEPS, BATCH, CROP = 1200, 4, 64

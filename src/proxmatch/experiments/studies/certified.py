@@ -5,7 +5,7 @@ same name is deployed against it, D* itself too. Runs are of 64 x 64 center crop
 float64. Denoisers of many levels are certified at the strength that suits D* on validation faces.
 
 A gray model has no model of faces beside it: D* is the model at the level 0.015, and the same is
-deployed at once and twice that level, on faces in gray. There no constant is estimated.
+deployed at that level and at twice that level, on gray faces. No constant is estimated there.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _at_strength(
 
 
 def _at_level(model: ProximalDenoiser, level: float) -> ProximalDenoiser:
-    """A copy that is told a noise level."""
+    """A copy at a noise level."""
     told = deepcopy(model)
     told.sigma = level
     return told

@@ -1,7 +1,7 @@
 """What a study is: cells that are pure functions of their settings, kept by content, and tables.
 
 A cell's address is a hash of its settings and of the source code that computes it, so that a cell
-of older code is never taken for one of the present.
+of older code is never taken for a current one.
 """
 
 from __future__ import annotations
