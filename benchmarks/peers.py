@@ -283,9 +283,10 @@ def penalties(theirs: PublishedGS, ours: GradientStep, rounds: int) -> Iterator[
     clean = noisy.clamp(0, 1)
 
     def mine(products: int) -> Tensor:
-        v = top_direction(ours, noisy, torch.randn_like(noisy), iterations=products - 1)
+        value, start = ours(noisy), torch.randn_like(noisy)
+        v = top_direction(ours, noisy, start, iterations=products - 1, value=value)
         penalty = contractivity_penalty(ours, noisy, v, LIMIT).mean()
-        return (ours(noisy) - clean).square().flatten(1).sum(1).mean() + 1e-3 * penalty
+        return (value - clean).square().flatten(1).sum(1).mean() + 1e-3 * penalty
 
     v = F.normalize(torch.randn_like(noisy).flatten(1), dim=1).view_as(noisy)
     leaf = noisy.clone().requires_grad_()

@@ -73,6 +73,21 @@ def test_the_direction_finds_the_top_of_the_spectrum() -> None:
         assert float(curvature(denoiser, x, v)[i]) == pytest.approx(float(rayleigh), rel=1e-9)
 
 
+def test_a_known_value_saves_an_evaluation() -> None:
+    torch.manual_seed(0)
+    denoiser = GradientStep(GradientStepConfig(channels=1, widths=(4, 4), sigma=0.1))
+    x, start = torch.rand(2, 1, 8, 8), torch.randn(2, 1, 8, 8)
+    seen: list[int] = []
+    denoiser.register_forward_hook(lambda *_: seen.append(1))
+    expected = top_direction(denoiser, x, start, iterations=3)
+    assert len(seen) == 4
+    value = denoiser(x)
+    seen.clear()
+    found = top_direction(denoiser, x, start, iterations=3, value=value)
+    torch.testing.assert_close(found, expected)
+    assert len(seen) == 3
+
+
 def test_a_kept_direction_beats_a_fresh_one() -> None:
     denoiser = DENOISERS["gs"]().double()
     assert isinstance(denoiser, GradientStep)

@@ -460,6 +460,7 @@ def objective(
         output = forward(batch.noisy, batch.level)
     finally:
         denoiser.mixed = False
+    value = None if settings.mixed else output.detach()
     if (weight := _balance(settings, batch)) is not None:
         output, clean = weight * output, weight * clean
     residual = _gathered(fabric, (squared_error(output.detach(), clean) / n).sqrt())
@@ -468,14 +469,14 @@ def objective(
     scale = 1.0 if gamma is None else 1 / (2 * gamma**2)
     facts: dict[str, Any] = {"rms": residual.mean(), "scale": scale}
     if gamma is None:  # the first stage of a loss with a scale is L1
-        value = absolute_error if named.scaled else named.value
-        loss = value(output, clean).mean() / n
+        error = absolute_error if named.scaled else named.value
+        loss = error(output, clean).mean() / n
     else:
         loss = named.value(output, clean, gamma).mean()
         facts |= {"gamma": gamma, "saturation": -(-scale * residual**2).expm1().mean()}
     penalty = settings.penalty
     if penalty is not None and isinstance(denoiser, GradientStep) and progress >= penalty.begin:
-        v = _directions(denoiser, batch, penalty, settings.seed, step, fabric, directions)
+        v = _directions(denoiser, batch, value, penalty, settings.seed, step, fabric, directions)
         excess = contractivity_penalty(denoiser, batch.noisy, v, penalty.limit, batch.level)
         loss = loss + scale * penalty.weight * excess.mean()
         largest = _gathered(fabric, excess.detach()).max().sqrt()
@@ -494,13 +495,17 @@ def _balance(settings: TrainingSettings, batch: Batch) -> Tensor | None:
 def _directions(
     denoiser: GradientStep,
     batch: Batch,
+    value: Tensor | None,
     penalty: Penalty,
     seed: int,
     step: int,
     fabric: Fabric,
     kept: dict[int, Tensor],
 ) -> Tensor:
-    """Directions of large curvature at the inputs, from those kept for them or from chance."""
+    """Directions of large curvature at the inputs, from those kept for them or from chance.
+
+    With D of the inputs as ``value``, where the training has evaluated it exactly.
+    """
     fresh = torch.randn(
         (len(batch.noisy) * fabric.world_size, *batch.noisy.shape[1:]),
         generator=generator_of(seed, step, "directions"),
@@ -516,6 +521,7 @@ def _directions(
         iterations=penalty.iterations,
         shift=penalty.shift,
         sigma=batch.level,
+        value=value,
     )
     if batch.keys is not None:
         numbers: Sequence[int] = batch.keys

@@ -57,6 +57,7 @@ def top_direction(
     iterations: int = 10,
     shift: float = 0.3,
     sigma: float | Tensor | None = None,
+    value: Tensor | None = None,
 ) -> Tensor:
     """Unit directions of large eigenvalues of the Hessian of g at each image, without a graph.
 
@@ -73,6 +74,7 @@ def top_direction(
         shift: subtracted from H, which speeds up the search; the top is found if L > 2 shift, and
             below that there is nothing to penalize.
         sigma: noise level, as in the denoiser's ``forward``.
+        value: D(x), if it is known already: one evaluation less.
 
     Example:
         >>> from proxmatch.denoisers import GradientStepConfig
@@ -84,7 +86,7 @@ def top_direction(
     """
     x, v = x.detach(), _unit(start.detach())
     step = torch.finfo(x.dtype).eps ** 0.3  # |step v|: 8e-3 in float32, 2e-5 in float64
-    base = denoiser(x, sigma)
+    base = denoiser(x, sigma) if value is None else value.detach()
     for _ in range(iterations):
         jv = (denoiser(x + step * v, sigma) - base) / step
         v = _unit((1 - shift) * v - jv)  # H = Id - J_D
