@@ -78,7 +78,7 @@ def test_the_list_of_models_fits_a_terminal(
     assert max(map(len, lines)) <= 80
     for name in shipped():
         [row] = [line for line in lines if line.startswith(f"│ {name} ")]
-        image, license = (row.split("│")[place].strip() for place in (2, 7))
+        image, license = (row.split("│")[place].strip() for place in (2, 6))
         model = load(name)
         assert image == {1: "gray", 3: "color"}[model.channels]
         assert model.record["license"].startswith(license)  # it may go on in the next line

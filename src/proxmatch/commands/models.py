@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 COLUMNS = {
     "channels": "image",
     "weights": "weights",
-    "sigma": "sigma",
     "L": "L",
     "trained on": "data",
     "license": "license",
