@@ -51,9 +51,9 @@ def sources_of(
         for name, one in named.items()
     }
     for name in shipped() if given is None else ():
-        denoiser = load(name, device=device)
+        denoiser = load(name)
         if channels in (denoiser.channels, 1) and not denoiser.solved:
-            found[name] = fitting(denoiser, channels)
+            found[name] = fitting(denoiser.to(device), channels)
     if not found:
         wanted = "" if channels is None else f" for images of {channels} channel(s)"
         raise InputError(f"there is no denoiser{wanted} to start from; name one")
