@@ -196,6 +196,12 @@ def shipped() -> list[str]:
     return sorted(entry.name for entry in root.iterdir() if (entry / CONFIG).is_file())
 
 
+def family_of(name: str) -> type[ProximalDenoiser]:
+    """The family of a model that comes with proxmatch, without its weights."""
+    told = json.loads((resources.files("proxmatch") / "weights" / name / CONFIG).read_bytes())
+    return families.family(told["family"])
+
+
 def build(
     config: BaseModel, state: dict[str, Tensor], origin: str, **parts: nn.Module
 ) -> ProximalDenoiser:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proxmatch._internal.randomness import generator_of
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser, load, shipped
+from proxmatch.denoisers.checkpoint import family_of
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
 from proxmatch.transforms.fitting import fitting
@@ -50,10 +51,11 @@ def sources_of(
         name: fitting(load(one, device=device) if isinstance(one, str) else one, channels)
         for name, one in named.items()
     }
-    for name in shipped() if given is None else ():
-        denoiser = load(name)
-        if channels in (denoiser.channels, 1) and not denoiser.solved:
-            found[name] = fitting(denoiser.to(device), channels)
+    quick = [name for name in shipped() if not family_of(name).solved] if given is None else []
+    for name in quick:
+        denoiser = load(name, device=device)
+        if channels in (denoiser.channels, 1):
+            found[name] = fitting(denoiser, channels)
     if not found:
         wanted = "" if channels is None else f" for images of {channels} channel(s)"
         raise InputError(f"there is no denoiser{wanted} to start from; name one")
