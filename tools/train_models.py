@@ -21,7 +21,7 @@ from proxmatch.denoisers import ProximalDenoiser, load, save
 from proxmatch.learning import train
 from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.progress import bar
-from proxmatch.learning.settings import PRESETS, Preset
+from proxmatch.learning.settings import PRESETS, Levels, Preset
 
 WEIGHTS = Path(__file__).parents[1] / "src" / "proxmatch" / "weights"
 #: Side of the pictures that the crops of a training are cut from, and of those of the card.
@@ -58,6 +58,7 @@ class Stage:
         batch: crops a step; the preset's if None.
         seed: of the images and the noise; another one for every stage.
         mixed: whether convolutions are in bfloat16.
+        power: of the noise levels, the smaller the more often large ones; the preset's if None.
         blocks: residual blocks at each scale; the preset's if None. Further ones than the stage
             before had begin as the identity.
     """
@@ -68,6 +69,7 @@ class Stage:
     batch: int | None = None
     seed: int = 0
     mixed: bool = False
+    power: float | None = None
     blocks: tuple[int, ...] | None = None
 
 
@@ -114,8 +116,10 @@ DOMAINS = {
 }
 #: A long second stage: larger crops, half the rates.
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
+#: A third one: crops as wide as the network looks, and large levels more often.
+WIDER = Stage(26_000, gentle=0.5, crop=128, batch=2, seed=2, mixed=True, power=1.0)
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
+    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER, WIDER)),
     "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
     "gs-faces": Model(
         "faces",
@@ -143,7 +147,12 @@ def preset_of(model: Model, stage: Stage) -> Preset:
     optimizer = preset.settings.optimizer
     rates = {"rate": optimizer.rate, "matrices": optimizer.matrices}
     slower = {name: rate and stage.gentle * rate for name, rate in rates.items()}
+    noise = preset.settings.noise
+    if stage.power is not None:
+        assert isinstance(noise, Levels)  # noqa: S101
+        noise = noise.model_copy(update={"power": stage.power})
     settings = {
+        "noise": noise,
         "steps": stage.steps,
         "batch": stage.batch or preset.settings.batch,
         "seed": stage.seed,

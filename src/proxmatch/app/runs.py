@@ -202,8 +202,8 @@ def _ready(job: Job, wish: Wish, scene: Prepared, page: Page, denoisers: Denoise
     """The denoiser at its strength; a first look comes before a search."""
     channels = scene.channels
     if wish.denoiser == AUTO:
-        loaded = {name: denoisers.load(name, page) for name in (*page.denoisers, *shipped())}
-        names = [name for name, d in loaded.items() if d.conditional and not d.core.solved]
+        known = (*page.denoisers, *shipped(quick=True))
+        names = [name for name in known if denoisers.load(name, page).conditional]
         if not names:
             raise InputError("there is no denoiser of many levels to choose from; name one")
         first = next((n for n in names if n == "gs-photographs"), names[0])

@@ -183,8 +183,11 @@ def unpacked(
     return denoiser
 
 
-def shipped() -> list[str]:
+def shipped(*, quick: bool = False) -> list[str]:
     """Names of the models that come with proxmatch.
+
+    Args:
+        quick: leave out the families whose D is solved for.
 
     Example:
         >>> "gs-faces" in shipped()
@@ -193,13 +196,11 @@ def shipped() -> list[str]:
     root = resources.files("proxmatch") / "weights"
     if not root.is_dir():
         return []
-    return sorted(entry.name for entry in root.iterdir() if (entry / CONFIG).is_file())
-
-
-def family_of(name: str) -> type[ProximalDenoiser]:
-    """The family of a model that comes with proxmatch, without its weights."""
-    told = json.loads((resources.files("proxmatch") / "weights" / name / CONFIG).read_bytes())
-    return families.family(told["family"])
+    configs = {e.name: e / CONFIG for e in root.iterdir() if (e / CONFIG).is_file()}
+    if quick:
+        told = {name: json.loads(config.read_bytes()) for name, config in configs.items()}
+        return sorted(n for n, one in told.items() if not families.family(one["family"]).solved)
+    return sorted(configs)
 
 
 def build(

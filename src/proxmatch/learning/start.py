@@ -12,7 +12,6 @@ from torch import Tensor
 
 from proxmatch._internal.randomness import generator_of
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser, load, shipped
-from proxmatch.denoisers.checkpoint import family_of
 from proxmatch.errors import InputError
 from proxmatch.metrics import psnr
 from proxmatch.transforms.fitting import fitting
@@ -51,8 +50,7 @@ def sources_of(
         name: fitting(load(one, device=device) if isinstance(one, str) else one, channels)
         for name, one in named.items()
     }
-    quick = [name for name in shipped() if not family_of(name).solved] if given is None else []
-    for name in quick:
+    for name in shipped(quick=True) if given is None else ():
         denoiser = load(name, device=device)
         if channels in (denoiser.channels, 1):
             found[name] = fitting(denoiser, channels)
