@@ -11,7 +11,7 @@ goes to ``src/proxmatch/weights/NAME`` in half precision, with its card (``confi
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -124,7 +124,11 @@ MODELS = {
     "gs-faces": Model(
         "faces",
         "gs-scaled",
-        (Stage(3_000, gentle=0.4), Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1)),
+        (
+            Stage(3_000, gentle=0.4),
+            Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1),
+            replace(WIDER, steps=18_000),
+        ),
         start="gs-photographs",
     ),
     "gs-histology": Model("histology", "gs-scaled", (Stage(9_000, mixed=True, blocks=(1, 2, 3)),)),
