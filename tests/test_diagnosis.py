@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -57,6 +58,23 @@ def test_the_loss_is_what_the_best_at_hand_reconstructs_better(images: Tensor) -
     assert low <= found.loss <= high
     assert found.verdict is (Grade.BADLY if low > LOSSES[1] else Grade.MISMATCHED)
     assert f"{found.best} reconstructs them {found.loss:.1f} dB better" in found.recommendation
+
+
+def test_all_strengths_are_chosen_for_the_number_of_steps_that_is_asked_for(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter's and total variation's were once chosen for that of the problem."""
+    seen = set()
+    run = strength.pnp_pgd
+
+    def counting(*args: Any, **options: Any) -> Any:
+        seen.add(options["iterations"])
+        return run(*args, **options)
+
+    monkeypatch.setattr(strength, "pnp_pgd", counting)
+    given, problem = Wiener.fit(images, 0.05), pm.gaussian_deblurring(32)
+    pm.diagnose(given, images[:1], problem, sources=(), iterations=2)
+    assert seen == {2}
 
 
 def test_without_a_name_it_is_about_the_best_denoiser_at_hand(images: Tensor) -> None:

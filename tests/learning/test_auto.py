@@ -202,8 +202,46 @@ def test_workers_are_for_candidates_without_a_budget(source: LPN) -> None:
     many = Workers("ray", 2)
     with pytest.raises(InputError, match="only share the candidates of auto"):
         adapt(source, bright(2), DEBLURRING, method="mse", workers=many)
-    with pytest.raises(InputError, match="a budget is for a single process"):
-        adapt(source, bright(2), DEBLURRING, budget=10, workers=many)
+    y = DEBLURRING.measure(bright(2))
+    for given in ({"images": bright(2)}, {"measurements": y}):
+        with pytest.raises(InputError, match="a budget is for a single process"):
+            adapt(source, problem=DEBLURRING, budget=10, workers=many, **given)  # type: ignore[arg-type]
+
+
+def test_what_a_method_has_no_use_for_is_refused(source: LPN) -> None:
+    with pytest.raises(InputError, match="a budget is for the method auto, not for mse"):
+        adapt(source, bright(2), DEBLURRING, method="mse", budget=10)
+    with pytest.raises(InputError, match="steps are for methods that train, not for align"):
+        adapt(source, bright(2), DEBLURRING, method="align", steps=10)
+    with pytest.raises(InputError, match="select is 'best' or 'last', not 'first'"):
+        adapt(
+            source, measurements=DEBLURRING.measure(bright(2)), problem=DEBLURRING, select="first"
+        )  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.AdaptationWarning")
+def test_the_source_is_the_one_that_the_winner_was_made_from(
+    source: LPN, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first candidate is of the nearest; it may win where another one fits better."""
+    sources = {"one, a": source, "two": copy.deepcopy(source)}
+    monkeypatch.setattr(module, "nearest_first", lambda *_, **__: {"one, a": 30.0, "two": 20.0})
+    best = module.Trials.best
+    for place, whose in ((0, "one, a"), (1, "one, a"), (2, "two")):
+        monkeypatch.setattr(
+            module.Trials,
+            "best",
+            lambda self, but=None, place=place: best(self, but) if but else self.tried[place],
+        )
+        found = auto(
+            sources,
+            list(bright(4)),
+            problems=[DEBLURRING],
+            size=16,
+            search=Search(steps=0, compare=False, strengths=(0.5,)),
+        )
+        assert [c.kind for c in found.table[:3]] == ["source", "relaxed", "relaxed"]
+        assert found.source == whose
 
 
 def test_a_gain_of_strength_alone_is_none() -> None:
@@ -320,12 +358,16 @@ def test_alignment_alone(source: LPN) -> None:
 
 def test_measurements_are_enough(source: LPN) -> None:
     y = DEBLURRING.measure(bright(12, seed=21))
-    result = adapt(source, measurements=y, problem=DEBLURRING)
+    seen: list[str] = []
+    result = adapt(source, measurements=y, problem=DEBLURRING, on_candidate=seen.append)
     assert isinstance(result.denoiser, Relaxed | Blended)
     assert result.evidence is None
+    assert seen == [c.name for c in result.table]
     names = ["source", "relaxed", "Wiener", "aligned + relaxed", "blended"]
     assert [c.name for c in result.table] == names
     assert quality(result.denoiser) > quality(source) + 1
+    with pytest.warns(AdaptationWarning, match="budget of 0 s left no time for relaxed"):
+        adapt(source, measurements=y, problem=DEBLURRING, budget=0)
 
 
 def test_training_in_the_frame_of_an_alignment_is_training_the_aligned_denoiser(

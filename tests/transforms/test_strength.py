@@ -240,6 +240,37 @@ def test_a_first_look_along_a_bad_run_does_not_bind(
         assert (found.chosen.strength, found.lipschitz) == (pytest.approx(t), 0.5)
 
 
+def test_t_is_bounded_by_the_last_l_that_was_found(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weaker the denoiser, the larger L: no run confirms the t that was allowed."""
+    looks = iter([2.0, 4.0, 8.0, 16.0, 32.0])
+    monkeypatch.setattr(
+        "proxmatch.transforms.strength._Simulation.along_runs", lambda *_, **__: next(looks)
+    )
+    model, problem = expansive(), gaussian_deblurring(16, iterations=2)
+    found = choose_strength(model, images[:1, :, :16, :16], problem)
+    assert found.margin is not None
+    assert found.margin <= MARGIN
+    assert found.denoiser.convexity() >= 1 - MARGIN - 1e-6
+
+
+def test_out_of_time_l_is_not_measured_along_the_run_that_is_chosen(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def along_runs(*_: object, **__: object) -> float:
+        looks.append(2.0)
+        return 2.0
+
+    monkeypatch.setattr("proxmatch.transforms.strength._Simulation.along_runs", along_runs)
+    small, problem = images[:1, :, :16, :16], gaussian_deblurring(16, iterations=2)
+    found = choose_strength(expansive(), small, problem, stop=lambda: True)
+    assert len(looks) == 1  # without it there is no bound at all
+    assert found.margin == pytest.approx(MARGIN)
+
+
 def test_a_stronger_one_has_a_higher_level_within_the_trained_range() -> None:
     model = load("gs-faces")
     assert model.levels == (0.003, 0.25)

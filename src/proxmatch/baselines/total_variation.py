@@ -45,7 +45,12 @@ class TotalVariation:
 
 
 def total_variation(
-    images: Any, problem: Problem, *, weights: Sequence[float] = WEIGHTS, seed: int = 0
+    images: Any,
+    problem: Problem,
+    *,
+    weights: Sequence[float] = WEIGHTS,
+    iterations: int | None = None,
+    seed: int = 0,
 ) -> Tuned[TotalVariation]:
     """TV with its weight chosen for a problem by simulating it on given images.
 
@@ -54,6 +59,7 @@ def total_variation(
             :mod:`proxmatch.data.any_form`.
         problem: what to reconstruct from.
         weights: values to try, in order.
+        iterations: PnP steps, if not those of the problem.
         seed: of the simulated noise.
 
     Example:
@@ -64,4 +70,5 @@ def total_variation(
         >>> total_variation(flat, problem, weights=(0.1, 0.001)).chosen.strength
         0.1
     """
-    return tune(TotalVariation, weights, problem.batch(images), problem, seed=seed)
+    images = problem.batch(images)
+    return tune(TotalVariation, weights, images, problem, iterations=iterations, seed=seed)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import torch
@@ -289,7 +289,12 @@ def _coefficients(x: Tensor, axes: Tensor) -> Tensor:
 
 
 def wiener_filter(
-    images: Any, problem: Problem, *, sigmas: Sequence[float] = SIGMAS, seed: int = 0
+    images: Any,
+    problem: Problem,
+    *,
+    sigmas: Sequence[float] = SIGMAS,
+    iterations: int | None = None,
+    seed: int = 0,
 ) -> Tuned[Wiener]:
     """The Wiener filter of given images, with sigma chosen for a problem by simulating it on them.
 
@@ -298,6 +303,7 @@ def wiener_filter(
             :mod:`proxmatch.data.any_form`.
         problem: what to reconstruct from.
         sigmas: values to try, in order.
+        iterations: PnP steps, if not those of the problem.
         seed: of the simulated noise.
 
     Example:
@@ -308,7 +314,8 @@ def wiener_filter(
         0.2
     """
     images = problem.batch(images)
-    return tune(lambda sigma: Wiener.fit(images, sigma), sigmas, images, problem, seed=seed)
+    fit = partial(Wiener.fit, images)
+    return tune(fit, sigmas, images, problem, iterations=iterations, seed=seed)
 
 
 @lru_cache(maxsize=8)

@@ -86,8 +86,7 @@ def command(
         arguments["problem"] = _problem(source, given, problem, options or [], images is not None)
     elif options:
         raise InputError("--set changes a problem: name it with --problem")
-    arguments |= {"steps": steps}
-    arguments |= {"budget": budget} if images is not None and method == "auto" else {}
+    arguments |= {"steps": steps, "budget": budget}
     with owned(out), _screen.interruptible(lambda: "the same command continues, or starts again"):
         result = _run(choice, arguments, out, place)
         record = _record(list(choice), method, out, result)
@@ -139,8 +138,8 @@ def _check(
         raise InputError(f"--method {method} needs clean --images; measurements are for auto")
     if steps is not None and way.role == "aligned":
         raise InputError(f"--steps is for methods that train, not {method}")
-    if budget is not None and (way.role != "auto" or images is None):
-        raise InputError("--budget is for --method auto with --images")
+    if budget is not None and way.role != "auto":
+        raise InputError("--budget is for --method auto")
     if ray and (way.role != "auto" or budget is not None):
         raise InputError("--engine ray is for --method auto without a --budget")
 

@@ -212,7 +212,7 @@ def diagnose(
         raise InputError("the images are black everywhere; there is nothing to diagnose on")
     steps = None if iterations is None else checked_count(iterations)
     channels = images.shape[1]
-    given = {} if denoiser is None else sources_of(denoiser, channels)
+    given = {} if denoiser is None else sources_of(denoiser, channels, images.device)
     for name, one in given.items():
         if one.channels != images.shape[1]:
             raise InputError(
@@ -239,7 +239,7 @@ def diagnose(
         "total variation": (total_variation, CHOSEN_ON),
     }
     for name, (make, number) in makers.items():
-        tuned = make(images[:number], problem, seed=seed)
+        tuned = make(images[:number], problem, iterations=steps, seed=seed)
         tried[name] = trial(name, tuned)
     standings = sorted((c for c, _ in tried.values()), key=lambda c: -c.score)
     if not hand:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from torch import Tensor
 
@@ -77,7 +77,8 @@ def adapt(
         held_out: keep a part of the images to measure on (see :mod:`proxmatch.learning.hold_out`);
             without it there is no evidence, and ``select`` must be ``last``.
         size: side of the windows; by default that of the problems or the LPN, or 64.
-        search: how much ``auto`` tries; everything unless given.
+        search: how much ``auto`` tries; everything unless given (from measurements, no total
+            variation).
         budget: of ``auto``: seconds that it may take.
         seed: of everything that is drawn, unless ``settings`` say it.
         folder: of a fine-tuning: for the state and the log, so that it can be resumed after an
@@ -103,6 +104,8 @@ def adapt(
         >>> result.step, result.evidence is None
         (1, True)
     """
+    if select not in get_args(Select):
+        raise InputError(f"select is 'best' or 'last', not {select!r}")
     if measurements is not None:
         if (
             images is not None
@@ -116,8 +119,18 @@ def adapt(
             )
         measurements = problem.measurements(measurements)
         sources = sources_of(denoiser, problem.img_size[0], measurements.device)
+        _check_workers(workers, budget)
         with _spread(workers, sources) as begin:
-            return blind(sources, measurements, problem, seed=seed, begin=begin)
+            return blind(
+                sources,
+                measurements,
+                problem,
+                search=search or Search(steps=steps, compare=False),
+                budget=budget,
+                seed=seed,
+                on_candidate=on_candidate,
+                begin=begin,
+            )
     if images is None:
         raise InputError("give images of the new domain, or measurements and their problem")
     plan = plan_adaptation(
@@ -165,11 +178,12 @@ def carry_out(
         >>> type(carry_out(plan).denoiser).__name__
         'Aligned'
     """
-    elsewhere = workers is not None and workers.engine != "local"
-    if elsewhere and (plan.method.role != "auto" or plan.settings is not None):
+    comparing = plan.method.role == "auto" and plan.settings is None
+    if budget is not None and not comparing:
+        raise InputError(f"a budget is for the method auto, not for {plan.method.name}")
+    if _elsewhere(workers) and not comparing:
         raise InputError("several workers can only share the candidates of auto")
-    if elsewhere and budget is not None:
-        raise InputError("a budget is for a single process, whose clock counts")
+    _check_workers(workers, budget)
     if plan.settings is not None:
         return fine_tune(
             plan.source,
@@ -198,6 +212,15 @@ def carry_out(
             on_candidate=on_candidate,
             begin=begin,
         )
+
+
+def _elsewhere(workers: Workers | None) -> bool:
+    return workers is not None and workers.engine != "local"
+
+
+def _check_workers(workers: Workers | None, budget: float | None) -> None:
+    if budget is not None and _elsewhere(workers):
+        raise InputError("a budget is for a single process, whose clock counts")
 
 
 def _spread(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -97,8 +97,6 @@ def plan_adaptation(
         (64, 4, 2)
     """
     way = method if isinstance(method, Method) else chosen(method)
-    if select not in get_args(Select):
-        raise InputError(f"select is 'best' or 'last', not {select!r}")
     given = _checked(images)
     sources = sources_of(denoiser, len(given[0]))
     first = next(iter(sources.values()))
@@ -113,6 +111,8 @@ def plan_adaptation(
             "only a denoiser with a potential is trained: make it a GradientStep.of(network, "
             "smooth=True), or take method='auto' or 'align'"
         )
+    if steps is not None and settings is None and way.role == "aligned":
+        raise InputError(f"steps are for methods that train, not for {way.name}")
     if settings is None and way.role == "adapted":
         adaptation_settings(first, way, 1)  # refuses at once what does not fit
     problems = [] if problem is None or callable(problem) else _listed(problem)

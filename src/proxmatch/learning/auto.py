@@ -94,8 +94,10 @@ ENOUGH = 4
 #: A denoiser that was trained on fewer images than these goes half the way, and keeps the level of
 #: its source.
 KNOWN_TOO_WELL = 3
-#: Names of the candidate that was given, and of the one that is a mean of two others.
+#: Kinds of candidates: the denoiser that was given, at its best strength, a mean of two others, and
+#: what has no learned prior.
 SOURCE, RELAXED, BLENDED = "source", "relaxed", "blended"
+WIENER, VARIATION = "Wiener", "total variation"
 #: Weights of the Wiener filter where it is blended with a learned denoiser. With fewer images than
 #: :data:`KNOWN_TOO_WELL`, the middle one.
 BLENDS = (0.25, 0.5, 0.75)
@@ -179,7 +181,7 @@ def explore(
     paler = len(windows) < ENOUGH
     few = _some(windows, search.crops)
     few = _with_paler(few) if paler else few
-    trials = Trials(split, paler, problems, seed, budget, on_candidate, begin)
+    trials = Trials(split, paler, problems, seed, budget, on_candidate, begin, len(sources) > 1)
     clock = trials.clock
     trials.nearness = nearness = nearest_first(sources, windows, seed=seed)
     first = next(iter(nearness))
@@ -200,57 +202,55 @@ def explore(
     def along(make: Callable[[float], Any], grid: Sequence[float]) -> Tuned[Any]:
         return tune(make, grid, few, problems, seed=seed, stop=clock.over)
 
-    def named(name: str, source: str) -> str:
-        return name if len(sources) == 1 else f"{source}, {name}"
-
     if not given.conditional:
-        trials.begin(SOURCE, lambda: along(lambda _: given, (1.0,)))
+        trials.begin(SOURCE, lambda: along(lambda _: given, (1.0,)), first)
     for name in list(nearness)[:TRIED]:
-        trials.begin(named(RELAXED, name), partial(chosen, sources[name]))
+        trials.begin(RELAXED, partial(chosen, sources[name]), name)
     trials.begin(  # all strengths, whatever the budget: it takes next to no time
-        "Wiener", lambda: tune(partial(Wiener.fit, windows), SIGMAS, few, problems, seed=seed)
+        WIENER, lambda: tune(partial(Wiener.fit, windows), SIGMAS, few, problems, seed=seed)
     )
     if search.compare:
-        trials.begin("total variation", lambda: along(TotalVariation, WEIGHTS))
+        trials.begin(VARIATION, lambda: along(TotalVariation, WEIGHTS))
 
     if not given.conditional:
-        trials(SOURCE)
+        trials(SOURCE, first)
     near, best, level = first, -math.inf, None
     for name in list(nearness)[:TRIED]:
-        tried = trials(named(RELAXED, name), share=STRENGTH)
+        tried = trials(RELAXED, name, share=STRENGTH)
         if tried is not None and tried.fit > best:
             near, best, level = name, tried.fit, tried.candidate.sigma
     trials.nearest = near
-    linear = trials("Wiener", always=True)
+    linear = trials(WIENER, always=True)
     base = nearest = sources[near]
     if colors_of(nearest) is not None and not nearest.conditional:
         base = _aligned(nearest, windows)
-        trials.made(named("aligned + relaxed", near), partial(chosen, base))
+        trials.made("aligned + relaxed", partial(chosen, base), near)
     if nearest.trainable and search.steps != 0:
         settings = gentle_settings(nearest, len(split.training), seed=seed)
         if search.steps is not None:
             settings = _shorter(settings, search.steps)
 
         begun = "" if base is nearest else "aligned + "
-        half = named(f"{begun}half fine-tuned + relaxed", near)
+        half = f"{begun}half fine-tuned + relaxed"
 
         def trained() -> ProximalDenoiser:
             return _trained(base, split.training, settings, problems, size, clock.left)
 
         if len(split.training) < KNOWN_TOO_WELL:
-            trials.made(half, lambda: chosen(halfway(base, trained()), level))
+            trials.made(half, lambda: chosen(halfway(base, trained()), level), near)
         else:
-            full = named(f"{begun}fine-tuned + relaxed", near)
-            found = trials.made(full, lambda: chosen(trained()), trained=True)
+            full = f"{begun}fine-tuned + relaxed"
+            found = trials.made(full, lambda: chosen(trained()), near, trained=True)
             if found is not None and isinstance(found.denoiser, Relaxed):
                 mean = halfway(base, found.denoiser.inner)
-                trials.made(half, lambda: chosen(mean))
+                trials.made(half, lambda: chosen(mean), near)
     if linear is not None:
         learned = trials.best(but=linear)
         weights = BLENDS if len(split.training) >= KNOWN_TOO_WELL else BLENDS[1:2]
-        trials.made(BLENDED, partial(_blended, partial(along, grid=weights), learned, linear))
+        blend = partial(_blended, partial(along, grid=weights), learned, linear)
+        trials.made(BLENDED, blend, learned.candidate.source)
     if search.compare:
-        trials("total variation")
+        trials(VARIATION)
     return trials
 
 
@@ -393,6 +393,7 @@ class Trials:
         budget: float | None,
         on_candidate: Callable[[str], None],
         begin: Begin,
+        several: bool,
     ) -> None:
         self.began, self.budget = time.monotonic(), budget
         self.end = math.inf if budget is None else self.began + budget
@@ -400,7 +401,7 @@ class Trials:
         self.split, self.problems, self.seed = split, problems, seed
         self.crops = _with_paler(split.crops) if paler else split.crops
         self.first = split.first * (2 if paler else 1)
-        self.on_candidate, self._begin = on_candidate, begin
+        self.on_candidate, self._begin, self._several = on_candidate, begin, several
         self.begun: dict[str, Callable[[], tuple[Tuned[Any], Assessment, float, float]]] = {}
         self.scoring = 0.0  # seconds that a score takes
         self.nearness: dict[str, float] = {}  # denoising PSNR in dB of the sources, best first
@@ -408,8 +409,8 @@ class Trials:
         self.tried: list[Tried] = []  # the one that the others have to beat first
         self.untried: list[str] = []  # names of those that there was no time for
 
-    def begin(self, name: str, make: Callable[[], Tuned[Any]]) -> None:
-        """Begin to make and score a candidate, if there are workers for that."""
+    def begin(self, kind: str, make: Callable[[], Tuned[Any]], source: str = "") -> None:
+        """Begin to make and score a candidate of a source, if there are workers for that."""
         score = partial(
             assess,
             images=self.crops,
@@ -418,27 +419,39 @@ class Trials:
             spectrum=False,
             seed=self.seed,
         )
-        self.begun[name] = self._begin(partial(_scored, make, score))
+        self.begun[self._name(kind, source)] = self._begin(partial(_scored, make, score))
 
     def made(
-        self, name: str, make: Callable[[], Tuned[Any]], trained: bool = False
+        self, kind: str, make: Callable[[], Tuned[Any]], source: str, trained: bool = False
     ) -> Tried | None:
         """A candidate that waited for another one; the arguments are those of the others."""
-        self.begin(name, make)
-        return self(name, trained=trained)
+        self.begin(kind, make, source)
+        return self(kind, source, trained=trained)
+
+    def _name(self, kind: str, source: str) -> str:
+        """What to call a candidate; where there is one of its kind only, by its kind."""
+        single = not source or not self._several or kind in (SOURCE, BLENDED)
+        return kind if single else f"{source}, {kind}"
 
     def __call__(
-        self, name: str, *, trained: bool = False, share: float = 1.0, always: bool = False
+        self,
+        kind: str,
+        source: str = "",
+        *,
+        trained: bool = False,
+        share: float = 1.0,
+        always: bool = False,
     ) -> Tried | None:
         """A candidate that was begun; None if there is no time for it.
 
         Args:
-            name: of it.
+            kind: how it is made.
+            source: name of what it is made from, if it is made from one.
             trained: whether it is fine-tuned all the way.
             share: of the time left that it may take.
             always: whether it is made even if there is no time left, because it takes next to none.
         """
-        started = time.monotonic()
+        started, name = time.monotonic(), self._name(kind, source)
         room = self.end - started - 3 * self.scoring  # to score it, and to end
         if self.tried and room <= 2 * self.scoring and not always:
             self.untried.append(name)
@@ -454,7 +467,14 @@ class Trials:
         scores = {p: float(values.mean()) for p, values in seen.reconstruction.items()}
         chosen = made.chosen
         candidate = Candidate(
-            name, scores, chosen.strength, making + scoring, sigma=chosen.sigma, margin=made.margin
+            name,
+            scores,
+            chosen.strength,
+            making + scoring,
+            sigma=chosen.sigma,
+            margin=made.margin,
+            kind=kind,
+            source=source,
         )
         tried = Tried(candidate, made.denoiser, seen, chosen.psnr, trained)
         self.tried.append(tried)
@@ -470,7 +490,7 @@ class Trials:
         edge = EDGE if any(self.split.first) else 0.0  # only parts of the images are held out
 
         def score(tried: Tried) -> float:
-            bonus = edge * (tried.candidate.name == BLENDED) - margin * tried.trained
+            bonus = edge * (tried.candidate.kind == BLENDED) - margin * tried.trained
             return tried.candidate.score + bonus
 
         sound = [
@@ -487,20 +507,15 @@ class Trials:
 
         Of the source as it is, L may be known from its relaxed version alone.
         """
-        if tried.candidate.name == SOURCE:
-            names = (RELAXED, f"{next(iter(self.nearness))}, {RELAXED}")
-            for other in (t.candidate for t in self.tried if t.candidate.name in names):
-                if other.margin is not None and other.strength:
+        own = tried.candidate
+        if own.kind == SOURCE:
+            for other in (t.candidate for t in self.tried if t.candidate.source == own.source):
+                if other.kind == RELAXED and other.margin is not None and other.strength:
                     return other.margin / other.strength >= 1
         try:
             return tried.made.convexity() < 0
         except (UnknownLipschitzError, NotProximalError):
             return False
-
-    def _origin(self, tried: Tried) -> str:
-        """Name of the source that a candidate was made from."""
-        whose = tried.candidate.name.partition(", ")[0]
-        return whose if whose in self.nearness else self.nearest
 
     def evidence(self, winner: Tried) -> Evidence:
         """The figures of the first candidate and the winner, paler copies left out."""
@@ -527,7 +542,7 @@ class Trials:
         self._warn(winner)
         table = tuple(replace(tried.candidate, chosen=tried is winner) for tried in self.tried)
         denoiser, chosen = winner.made, winner.candidate
-        if chosen.name != SOURCE:
+        if chosen.kind != SOURCE:
             record = {
                 **about,
                 "sources": {n: checkpoint.fingerprint(source) for n, source in sources.items()},
@@ -553,7 +568,7 @@ class Trials:
             [],
             evidence,
             table=table,
-            source=self._origin(winner),
+            source=chosen.source or self.nearest,
             nearness=self.nearness,
             untried=tuple(self.untried),
         )

@@ -8,7 +8,7 @@ they were clean, and candidates are scored on the other half (:mod:`proxmatch.le
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -46,13 +46,16 @@ def blind(
     problem: Problem,
     *,
     search: Search | None = None,
+    budget: float | None = None,
     seed: int = 0,
+    on_candidate: Callable[[str], None] = lambda name: None,
     begin: Begin = at_once,
 ) -> AdaptationResult:
     """Adapt a denoiser to measurements; no clean image is needed.
 
-    There is no evidence that it helped: the scores in the table are PSNRs on halved
-    reconstructions, which say which candidate is best, not how good it is.
+    The arguments are those of :func:`proxmatch.learning.auto.auto`. There is no evidence that it
+    helped: the scores in the table are PSNRs on halved reconstructions, which say which candidate
+    is best, not how good it is.
 
     Warns:
         AdaptationWarning: nothing better was found.
@@ -75,7 +78,9 @@ def blind(
         problems=[problem],
         size=size,
         search=search,
+        budget=budget,
         seed=seed,
+        on_candidate=on_candidate,
         begin=begin,
     )
     return trials.result(sources, {"measurements": fingerprint(list(measurements))})

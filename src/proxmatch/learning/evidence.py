@@ -128,6 +128,8 @@ class Candidate:
         chosen: whether it is the one that was returned.
         sigma: noise level passed to it, if it takes one.
         margin: t L along its runs, if it was measured: below 1 it is a proximal map there.
+        kind: how it was made, whatever it was made from.
+        source: name of the denoiser that it was made from; empty for a filter or total variation.
     """
 
     name: str
@@ -137,6 +139,8 @@ class Candidate:
     chosen: bool = False
     sigma: float | None = None
     margin: float | None = None
+    kind: str = ""
+    source: str = ""
 
     @property
     def score(self) -> float:

@@ -279,7 +279,13 @@ def look(
     elif isinstance(noise, tuple):
         noise = noise[1]
     return assess(
-        denoiser, split.crops, problems, noise=(noise,), first=split.first, iterations=iterations
+        denoiser,
+        split.crops,
+        problems,
+        noise=(noise,),
+        first=split.first,
+        iterations=iterations,
+        seed=settings.seed,
     )
 
 

@@ -221,7 +221,8 @@ def choose_strength(
             winner is never worse than D itself on the given images where D is a proximal map.
         quality: of reconstructions, ``(N,)`` in dB; their PSNR unless given.
         iterations: PnP steps, if not those of the problem.
-        stop: called before each strength but the first; nothing more is tried once it is true.
+        stop: called before each strength but the first, and before each measurement of L that can
+            be done without; nothing more is tried once it is true.
         seed: of the simulated noise.
 
     Returns:
@@ -452,6 +453,8 @@ def _one_number(
     trials = [trial for trial, _ in made]
     best, constant = max(trials, key=lambda trial: trial.psnr), None
     for _ in range(ROUNDS if denoiser.core.penalized and measured else 0):
+        if stop():
+            break
         constant = score.along_runs(denoiser, Relaxed(denoiser, best.strength))
         if math.isnan(constant):  # no run was sound
             constant = None
@@ -513,7 +516,7 @@ def _two_numbers(
                 break
             place, best = weaker, trials[weaker, t]
         chosen = Relaxed(denoiser, best.strength, best.sigma)
-        if not bounded or (not measured and constant is not None):
+        if not bounded or (constant is not None and (not measured or stop())):
             break
         constant = score.along_runs(denoiser, chosen)
         if not proximal:
@@ -528,6 +531,10 @@ def _two_numbers(
             at(place, largest)
             best = trials[place, largest]
             break
+    else:
+        if not verified:  # L grew whenever t was reduced: t is as small as the last run asks for
+            at(place, largest)
+            best = trials[place, largest]
     if verified:
         best, constant = max(verified, key=lambda pair: pair[0].psnr)
     chosen = Relaxed(denoiser, best.strength, best.sigma, constant)

@@ -33,7 +33,7 @@ from proxmatch.experiments.studies.priors import (
     problem_of,
 )
 from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
-from proxmatch.learning.auto import Search, explore, tiles
+from proxmatch.learning.auto import VARIATION, WIENER, Search, explore, tiles
 from proxmatch.learning.blind import blind
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.metrics import psnr
@@ -132,7 +132,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
         return {
             "psnr": {chosen: _quality(found.denoiser, large, test, seed)},
             "chosen": chosen,
-            "learned": chosen != "Wiener",
+            "learned": chosen != WIENER,
             "nearest": found.source,
             "data": data,
         }
@@ -160,7 +160,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
             for t in trials.tried
         },
         "chosen": winner.candidate.name,
-        "learned": winner.candidate.name != "Wiener",
+        "learned": winner.candidate.kind != WIENER,
         "nearest": trials.nearest,
         "nearness": trials.nearness,
         "gain": round(evidence.gain, 4),
@@ -282,7 +282,7 @@ def _gains(shifts: Sequence[Mapping[str, Any]]) -> str:
         here = [cell for cell in shifts if cell["n"] == n]
         gains = []
         for cell in here:
-            plain = [cell["psnr"][name] for name in ("Wiener", "total variation")]
+            plain = [cell["psnr"][name] for name in (WIENER, VARIATION)]
             gains.append(np.subtract(cell["psnr"][cell["chosen"]], max(plain, key=np.mean)))
         means = [float(gain.mean()) for gain in gains]
         rows.append(
