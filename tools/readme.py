@@ -1,6 +1,7 @@
-"""The picture and the tables of README.md and docs/index.rst, from pictures and committed results.
+"""The pictures and tables of README.md and docs/index.rst, from pictures and committed results.
 
     python tools/readme.py picture   # writes docs/readme.jpg: two minutes on one core
+    python tools/readme.py figure    # writes docs/adaptation.png from results
     python tools/readme.py tables    # writes the tables of both pages from results
 
 A test compares the tables with the results.
@@ -17,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 README, HOME = ROOT / "README.md", ROOT / "docs" / "index.rst"
-PICTURE = ROOT / "docs" / "readme.jpg"
+PICTURE, FIGURE = ROOT / "docs" / "readme.jpg", ROOT / "docs" / "adaptation.png"
 PRIORS = ROOT / "results" / "priors" / "reconstruction" / "cells"
 ADAPTATION = ROOT / "results" / "adaptation" / "cells"
 #: Rows of the table of priors, and what they are called.
@@ -73,22 +74,61 @@ def priors() -> Table:
     return Table(("PSNR in dB", "deblurring", "super-resolution x 4"), rows)
 
 
+def shifts() -> dict[str, list[list[list[float]]]]:
+    """Of each shift and cell, adapted to five images: PSNR of each test image, by column.
+
+    The columns: before, adapted, Wiener filter, total variation.
+    """
+    found: dict[str, list[list[list[float]]]] = {}
+    for cell in _cells(ADAPTATION):
+        if cell.get("n") != FEW or cell.get("source", "all") == "all":
+            continue
+        keys = (next(iter(cell["psnr"])), cell["chosen"], "Wiener", "total variation")
+        name = f"`{cell['source']}` to {cell['target']}"
+        found.setdefault(name, []).append([cell["psnr"][key] for key in keys])
+    return dict(sorted(found.items()))
+
+
 def adaptation() -> Table:
     """Mean PSNR in dB over the problems of each shift, adapted to five images."""
-    shifts: dict[str, list[dict[str, Any]]] = {}
-    for cell in _cells(ADAPTATION):
-        if cell.get("n") == FEW and cell.get("source", "all") != "all":
-            shifts.setdefault(f"`{cell['source']}` to {cell['target']}", []).append(cell)
     rows = []
-    for name, cells in sorted(shifts.items()):
-        columns = []
-        for key in ("", "chosen", "Wiener", "total variation"):
-            keys = [cell.get(key, key) or next(iter(cell["psnr"])) for cell in cells]
-            columns.append(mean(mean(c["psnr"][k]) for c, k in zip(cells, keys, strict=True)))
+    for name, cells in shifts().items():
+        columns = [mean(map(mean, values)) for values in zip(*cells, strict=True)]
         shown = [f"**{v:.2f}**" if v == max(columns) else f"{v:.2f}" for v in columns]
         rows.append((name, *shown))
     head = ("five images", "before", "adapted", "Wiener filter", "total variation")
     return Table(head, tuple(rows))
+
+
+def figure() -> None:
+    """The same images as :func:`adaptation`: PSNR above the better plain method of each cell."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from proxmatch._internal.palette import BLACK, GRAY, PINK
+    from proxmatch.experiments.bootstrap import Resampling, interval
+
+    rows = list(reversed(shifts().items()))
+    drawn = Figure(figsize=(8, 0.42 * len(rows) + 1), layout="constrained")
+    axes = drawn.subplots()
+    looks = {"before, at its best strength": (GRAY, "s", 0.12), "adapted": (PINK, "D", -0.12)}
+    for column, (label, (color, marker, shift)) in enumerate(looks.items()):
+        for place, (_, cells) in enumerate(rows):
+            gains = np.concatenate([np.subtract(c[column], max(c[2:], key=mean)) for c in cells])
+            draw = Resampling.draw(1, len(gains), 2000, "readme")
+            at = interval(float(gains.mean()), draw.means(gains[None]))
+            ends = [[at.effect - at.low], [at.high - at.effect]]
+            axes.errorbar(
+                at.effect, place + shift, xerr=ends, color=color, marker=marker, capsize=2,
+                label=label if place == 0 else None,
+            )  # fmt: skip
+    axes.axvline(0, color=BLACK, linewidth=1)
+    axes.set_yticks(range(len(rows)), [name.replace("`", "") for name, _ in rows])
+    axes.set_xlabel("PSNR in dB above the better of Wiener filter and total variation, 95 % range")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(left=False)
+    drawn.legend(frameon=False, loc="outside upper center", ncols=2)
+    drawn.savefig(FIGURE, dpi=110, metadata={"Software": None})
 
 
 #: What makes each table, by the name in its marks.
@@ -144,9 +184,12 @@ def picture() -> None:
 def main() -> None:
     """Write what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("picture", "tables"))
-    if parser.parse_args().what == "picture":
+    parser.add_argument("what", choices=("picture", "figure", "tables"))
+    what = parser.parse_args().what
+    if what == "picture":
         picture()
+    elif what == "figure":
+        figure()
     else:
         for page, markdown in ((README, True), (HOME, False)):
             text = with_tables(page.read_text(encoding="utf-8"), markdown)
