@@ -299,6 +299,22 @@ def test_out_of_time_there_is_the_first_and_the_filter(source: LPN) -> None:
     assert (result.denoiser is source) is result.table[0].chosen
 
 
+def test_what_is_done_once_for_many_steps_counts_a_little_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Query points were once counted as if three steps needed them all."""
+    clock = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock)
+
+    def run(settings: TrainingSettings) -> None:
+        nonlocal clock
+        clock += settings.steps * 0.5 + 10 * (settings.trajectory is not None)
+
+    settings = gentle_settings(GradientStep(GradientStepConfig(widths=(4, 4), sigma=0.05)), 5)
+    assert settings.trajectory is not None
+    assert module._seconds(settings, run) == 0.5 + 10 / settings.trajectory.refresh
+
+
 def test_gradient_step_denoisers_of_one_level_get_the_penalty() -> None:
     torch.manual_seed(0)
     model = GradientStep(GradientStepConfig(widths=(4, 4), sigma=0.05))

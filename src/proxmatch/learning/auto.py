@@ -73,7 +73,7 @@ from proxmatch.learning.engine import RunStatus
 from proxmatch.learning.evidence import LEEWAY, AdaptationResult, Candidate, Evidence
 from proxmatch.learning.fine_tune import fine_tune, gentle_settings
 from proxmatch.learning.hold_out import HoldOut, hold_out
-from proxmatch.learning.settings import TrainingSettings
+from proxmatch.learning.settings import TrainingSettings, TrajectoryInputs
 from proxmatch.learning.start import nearest_first
 from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem
@@ -298,14 +298,26 @@ def _trained(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AdaptationWarning)
         if left < math.inf:
-            started = time.monotonic()
-            run(_shorter(settings, PROBE))
-            step = (time.monotonic() - started) / PROBE
-            steps = int(TRAINING * left / step)
+            steps = int(TRAINING * left / _seconds(settings, run))
             if steps < min(SHORTEST, settings.steps):
                 raise _OutOfTime
             settings = _shorter(settings, steps)
         return run(settings)
+
+
+def _seconds(settings: TrainingSettings, run: Callable[[TrainingSettings], object]) -> float:
+    """Of one step of a training, with its share of the query points that many steps use."""
+
+    def probe(trajectory: TrajectoryInputs | None) -> float:
+        started = time.monotonic()
+        run(_shorter(settings, PROBE).model_copy(update={"trajectory": trajectory}))
+        return time.monotonic() - started
+
+    alone = probe(None)
+    if settings.trajectory is None:
+        return alone / PROBE
+    more = max(probe(settings.trajectory) - alone, 0.0)
+    return alone / PROBE + more / settings.trajectory.refresh
 
 
 @torch.no_grad()
