@@ -31,6 +31,8 @@ HDF5 = (".h5", ".hdf5")
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 #: Largest picture file in an archive, and largest part of an HDF5 file that is read at once.
 MAX_BYTES = 12 * MAX_PIXELS
+#: Bytes behind the end of an archive that are looked at together.
+PIECE = 1 << 16
 #: An upper bound of HDF5's compression ratio (deflate: 1032).
 DENSEST = 1100
 #: Longest name of a file that every file system takes, in bytes.
@@ -194,25 +196,57 @@ def stored_pictures(places: Iterable[Path], *, clean: bool = False) -> Iterator[
 
 def _of_archive(path: Path) -> Iterator[TarMember]:
     size, found = path.stat().st_size, False
+    for member in _members(path):
+        name = PurePosixPath(member.name.replace("\\", "/")).name
+        if not member.isreg() or member.issparse() or not _is_picture(name):
+            continue
+        if not name.isprintable() or len(name.encode()) > LONGEST_NAME:
+            raise DataError(f"{path}: {name[:40]!r} ... is not a name for a file: rename it")
+        if member.size > min(MAX_BYTES, size - member.offset_data):
+            raise DataError(f"{path}: {name} has more bytes than the archive, or too many")
+        found = True
+        yield TarMember(path, name, member.offset_data, member.size)
+    if not found:
+        raise DataError(f"no picture in {path} (endings {', '.join(SUFFIXES)})")
+
+
+def _members(path: Path) -> Iterator[tarfile.TarInfo]:
+    """All members of an archive.
+
+    ``tarfile`` takes a damaged header for the end, and what follows would be lost without a word.
+    """
     try:
         with tarfile.open(path, "r:") as archive:
             while (member := archive.next()) is not None:
+                if member.size < 0:  # the next header would be before this one, without end
+                    raise ValueError("a member of negative size")
                 archive.members.clear()  # type: ignore[attr-defined] # it would keep them all
-                name = PurePosixPath(member.name.replace("\\", "/")).name
-                if not member.isreg() or member.issparse() or not _is_picture(name):
-                    continue
-                if not name.isprintable() or len(name.encode()) > LONGEST_NAME:
-                    raise DataError(
-                        f"{path}: {name[:40]!r} ... is not a name for a file: rename it"
-                    )
-                if member.size > min(MAX_BYTES, size - member.offset_data):
-                    raise DataError(f"{path}: {name} has more bytes than the archive, or too many")
-                found = True
-                yield TarMember(path, name, member.offset_data, member.size)
-    except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
+                yield member
+            _check_end(path, archive.offset)  # type: ignore[attr-defined]
+    # What tarfile raises for a damaged archive has many types.
+    except (
+        OSError,
+        tarfile.TarError,
+        ArithmeticError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        ValueError,
+    ) as error:
         raise DataError(f"{path} is not a tar archive, or is damaged: {error}") from error
-    if not found:
-        raise DataError(f"no picture in {path} (endings {', '.join(SUFFIXES)})")
+
+
+def _check_end(path: Path, end: int) -> None:
+    """Raise ValueError unless a block of zeros, and nothing but zeros, is at the end."""
+    with path.open("rb") as file:
+        file.seek(end)
+        piece = file.read(PIECE)
+        if len(piece) < tarfile.BLOCKSIZE:
+            raise ValueError("its end is missing")
+        while piece:
+            if any(piece):
+                raise ValueError(f"no header of a member at byte {end}, and more after it")
+            piece = file.read(PIECE)
 
 
 def _is_picture(name: str) -> bool:
