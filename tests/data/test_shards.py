@@ -207,3 +207,42 @@ def test_hdf5_files_that_are_refused(tmp_path: Path, trick: str) -> None:
             file["y_test"] = np.array([["x"]], dtype=h5py.string_dtype())
     with pytest.raises(DataError, match=r"no array of this file|more than the file|no pictures"):
         list(stored_pictures([tmp_path / "a.h5"]))
+
+
+@pytest.mark.parametrize(
+    "place", [b"OHDR", b"TREE", b"y_test", bytes([8, 0, 0, 0, 0, 0, 0, 0] * 3)]
+)
+def test_hdf5_files_that_are_damaged(tmp_path: Path, place: bytes) -> None:
+    """Whatever h5py raises for it."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("y_test", data=np.ones((2, 1, 8, 8), np.float32), compression="gzip")
+    content = path.read_bytes()
+    start = content.find(place)
+    for offset in range(40):
+        changed = bytearray(content)
+        changed[start + offset] ^= 0xFF
+        path.write_bytes(changed)
+        try:
+            for row in stored_pictures([path]):
+                row.read(None)
+        except DataError as error:
+            assert str(error)
+
+
+def test_an_hdf5_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every row: the size of all its parts takes time in proportion to their number."""
+    pictures = np.random.default_rng(0).random((9, 1, 8, 8), np.float32)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("y_test", data=pictures, chunks=(1, 1, 8, 8), compression="gzip")
+    asked: list[int] = []
+    size = h5py.Dataset.nbytes
+
+    def counted(array: h5py.Dataset) -> int:
+        asked.append(1)
+        return int(size.fget(array))
+
+    monkeypatch.setattr(h5py.Dataset, "nbytes", property(counted))
+    found = [row.read(None).pixels.numpy() for row in stored_pictures([tmp_path / "a.h5"])]
+    np.testing.assert_array_equal(found, pictures)
+    assert len(asked) == 1

@@ -31,6 +31,17 @@ HDF5 = (".h5", ".hdf5")
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 #: Largest picture file in an archive, and largest part of an HDF5 file that is read at once.
 MAX_BYTES = 12 * MAX_PIXELS
+#: What tarfile and h5py raise for damaged files.
+DAMAGED = (
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    tarfile.TarError,
+)
 #: Bytes behind the end of an archive that are looked at together.
 PIECE = 1 << 16
 #: An upper bound of HDF5's compression ratio (deflate: 1032).
@@ -137,7 +148,8 @@ class HDF5Row(StoredPicture):
         """The picture."""
         found = self._content()
         if found.dtype.kind == "f":
-            pixels, bits = torch.from_numpy(found.astype(np.float32)), 16
+            with np.errstate(over="ignore"):  # not finite then
+                pixels, bits = torch.from_numpy(found.astype(np.float32)), 16
             if not pixels.isfinite().all():
                 raise DataError("its values are not finite")
         else:
@@ -156,7 +168,7 @@ class HDF5Row(StoredPicture):
         try:
             with _opened(self.path) as file:
                 return _field(file, self.field)[self.index]
-        except (OSError, ValueError, RuntimeError) as error:  # of damaged data
+        except DAMAGED as error:
             raise DataError(f"cannot be read: {error}") from None
 
 
@@ -223,16 +235,7 @@ def _members(path: Path) -> Iterator[tarfile.TarInfo]:
                 archive.members.clear()  # type: ignore[attr-defined] # it would keep them all
                 yield member
             _check_end(path, archive.offset)  # type: ignore[attr-defined]
-    # What tarfile raises for a damaged archive has many types.
-    except (
-        OSError,
-        tarfile.TarError,
-        ArithmeticError,
-        LookupError,
-        MemoryError,
-        RecursionError,
-        ValueError,
-    ) as error:
+    except DAMAGED as error:
         raise DataError(f"{path} is not a tar archive, or is damaged: {error}") from error
 
 
@@ -262,11 +265,19 @@ def _of_hdf5(path: Path, kind: str) -> Iterator[HDF5Row]:
             if len(fields) != 1:
                 there = ", ".join(file) or "nothing"
                 raise DataError(
-                    f"{path} has no {kind}_test, and not one {kind}_SPLIT alone (it has {there}); "
+                    f"there is no {kind}_test, and not one {kind}_SPLIT alone (it has {there}); "
                     "deepinv.datasets.generate_dataset writes x_test and y_test"
                 )
-            number = len(_field(file, fields[0]))
-    except (OSError, ValueError, RuntimeError) as error:
+            array = _field(file, fields[0])
+            # Asked once: it takes the longer, the more parts there are.
+            if array.nbytes > DENSEST * array.id.get_storage_size():
+                raise DataError(
+                    f"{fields[0]} announces {array.nbytes:.1e} bytes, more than the file can hold"
+                )
+            number = len(array)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    except DAMAGED as error:
         raise DataError(f"{path} is not an HDF5 file, or is damaged: {error}") from error
     yield from (HDF5Row(path, fields[0], index) for index in range(number))
 
@@ -295,6 +306,4 @@ def _field(file: Any, name: str) -> Any:
         raise DataError(f"{name} has pictures of more than {MAX_PIXELS // 10**6} million pixels")
     if math.prod(array.chunks or (0,)) * array.dtype.itemsize > MAX_BYTES:
         raise DataError(f"{name} is compressed in parts of more than {MAX_BYTES // 10**6} MB")
-    if array.nbytes > DENSEST * array.id.get_storage_size():
-        raise DataError(f"{name} announces {array.nbytes:.1e} bytes, more than the file can hold")
     return array
