@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import tarfile
@@ -223,11 +224,9 @@ def test_hdf5_files_that_are_damaged(tmp_path: Path, place: bytes) -> None:
         changed = bytearray(content)
         changed[start + offset] ^= 0xFF
         path.write_bytes(changed)
-        try:
+        with contextlib.suppress(DataError):  # and nothing else
             for row in stored_pictures([path]):
                 row.read(None)
-        except DataError as error:
-            assert str(error)
 
 
 def test_an_hdf5_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,13 +68,15 @@ def read_file(
     return _image_file(path, *decoding.load(path, most), channels)
 
 
-def decode_image(content: bytes, path: Path, channels: int | None = 3) -> ImageFile:
+def decode_image(
+    content: bytes, path: Path, channels: int | None = 3, *, most: int = decoding.MAX_PIXELS
+) -> ImageFile:
     """A picture from the bytes of its file, as by :func:`read_file`.
 
     Raises:
         DataError: they are not a complete picture.
     """
-    return _image_file(path, *decoding.decode(content), channels)
+    return _image_file(path, *decoding.decode(content, most), channels)
 
 
 def _image_file(path: Path, found: Pixels, digest: str, channels: int | None) -> ImageFile:
