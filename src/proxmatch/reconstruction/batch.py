@@ -31,6 +31,7 @@ from proxmatch._internal.cluster import (
 )
 from proxmatch._internal.files import write_json, write_together
 from proxmatch._internal.journal import Journal
+from proxmatch._internal.parcels import packed, unpacked
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.data import ImageFile, encode_image
@@ -249,7 +250,7 @@ class FileBatch:
                     channels = len(files[0].pixels)
                     if channels not in given:
                         ready = {channels: self._denoiser(channels)}
-                        given[channels] = ray.put(replace(self, files={}, prepared=ready))
+                        given[channels] = ray.put(packed(replace(self, files={}, prepared=ready)))
                     told = (threads, versions(), names, files)
                     running[task.remote([given[channels]], *told)] = names
                     if len(running) >= most:
@@ -373,9 +374,9 @@ def _remote(
 
 @lru_cache(maxsize=2)
 def _batch(reference: Any) -> FileBatch:
-    """A batch, with its denoiser, fetched once by a worker."""
+    """A batch, with its denoiser on the device of the worker, fetched once by it."""
     ray: Any = import_module("ray")
-    found: FileBatch = ray.get(reference)
+    found: FileBatch = unpacked(ray.get(reference))
     return found
 
 
