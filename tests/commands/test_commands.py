@@ -331,6 +331,36 @@ def test_two_files_of_one_name(
     assert "would both become picture0.png" in done.err
 
 
+@pytest.mark.parametrize("journal", [True, False])
+def test_results_beside_what_they_were_made_from(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path, journal: bool
+) -> None:
+    """The same command again takes the results for no measurements."""
+    for k in range(2):
+        with Image.open(pictures / f"picture{k}.png") as image:
+            image.save(tmp_path / f"{k}.jpg")
+    arguments = (
+        "reconstruct", small["gs"], tmp_path, "--problem", "denoising", "--iterations", 1,
+        "--out", tmp_path,
+    )  # fmt: skip
+    assert proxmatch(*arguments).code in WRITTEN
+    if not journal:
+        (tmp_path / "reconstruction.jsonl").unlink()
+    before = {name: (tmp_path / name).stat().st_mtime_ns for name in ("0.png", "1.png")}
+    record = (tmp_path / "reconstruction.json").read_bytes()
+    assert proxmatch(*arguments).code in WRITTEN
+    assert before == {name: (tmp_path / name).stat().st_mtime_ns for name in before}
+    assert record == (tmp_path / "reconstruction.json").read_bytes()
+    (tmp_path / "1.png").unlink()
+    assert proxmatch(*arguments).code in WRITTEN
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["0.png", "1.png"]
+    (tmp_path / "0.jpg").unlink()
+    (tmp_path / "1.jpg").unlink()
+    done = proxmatch(*arguments)
+    assert done.code == 2
+    assert "all of the pictures are results" in done.err
+
+
 def test_divergence_is_an_answer(proxmatch: Run, pictures: Path, tmp_path: Path) -> None:
     model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,)))
     with torch.no_grad():
