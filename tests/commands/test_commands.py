@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import safetensors.torch
@@ -492,6 +493,32 @@ def test_an_adaptation_for_another_problem_is_another_one(
     save(Aligned(load(small["gs"]), 1.0, torch.eye(3), [0.4] * 3, [0.5] * 3), model)
     other = proxmatch("adapt", model, *common)
     assert (other.code, "other settings (source)" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["tar", "h5"])
+def test_adapt_to_a_shard_is_to_adapt_to_its_pictures(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path, kind: str
+) -> None:
+    names = [f"picture{k}.png" for k in range(5)]
+    folder, shard = tmp_path / "folder", tmp_path / f"shard.{kind}"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes((pictures / name).read_bytes())
+    if kind == "tar":
+        with tarfile.open(shard, "w") as tar:
+            for name in names:
+                tar.add(folder / name, f"deep/{name}")
+    else:
+        arrays = np.stack([np.asarray(Image.open(folder / name)) for name in names])
+        with h5py.File(shard, "w") as file:
+            file["x_test"] = arrays.transpose(0, 3, 1, 2)
+            file["y_test"] = np.zeros_like(file["x_test"])
+    for place in (folder, shard):
+        done = proxmatch("adapt", small["gs"], "--images", place, "--method", "mse", "--steps", 2,
+                         "--out", tmp_path / f"of-{place.stem}")  # fmt: skip
+        assert done.code in WRITTEN, done.err
+    a, b = (load(tmp_path / f"of-{name}" / "model").state_dict() for name in ("folder", "shard"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
 
 
 def tried(out: Path) -> list[str]:

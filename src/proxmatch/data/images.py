@@ -6,8 +6,9 @@ import io
 import struct
 import warnings
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -103,12 +104,17 @@ def read_files(paths: Iterable[Path], channels: int | None = 3) -> list[ImageFil
         >>> [image.path.name for image in read_files([Path("a.png")])]
         ['a.png']
     """
+    return readable((path.name, partial(read_file, path, channels)) for path in paths)
+
+
+def readable(files: Iterable[tuple[str, Callable[[], ImageFile]]]) -> list[ImageFile]:
+    """The same for pictures by name, wherever they are: what reads one is called."""
     found, skipped = [], {}
-    for path in paths:
+    for name, read in files:
         try:
-            found.append(read_file(path, channels))
+            found.append(read())
         except DataError as error:
-            skipped[path.name] = str(error)
+            skipped[name] = str(error)
     if not found:
         name, reason = next(iter(skipped.items()), ("", "there is no file"))
         raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")
