@@ -83,7 +83,9 @@ def scaled_lpn() -> ScaledLPN:
     """As the models ``lpn-*`` that come with proxmatch."""
     torch.manual_seed(0)
     config = ScaledLPNConfig(channels=3, direct=(2, 2, 2), hidden=(4, 2, 4), sigma=0.1)
-    return ScaledLPN(config).eval()
+    model = ScaledLPN(config)
+    model.eval()
+    return model
 
 
 def lpn() -> LPN:

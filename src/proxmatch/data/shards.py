@@ -234,7 +234,7 @@ def _members(path: Path) -> Iterator[tarfile.TarInfo]:
                     raise ValueError("a member of negative size")
                 archive.members.clear()  # type: ignore[attr-defined] # it would keep them all
                 yield member
-            _check_end(path, archive.offset)  # type: ignore[attr-defined]
+            _check_end(path, archive.offset)
     except DAMAGED as error:
         raise DataError(f"{path} is not a tar archive, or is damaged: {error}") from error
 
