@@ -171,7 +171,7 @@ def journal_costs(counts: tuple[int, ...] = (100, 1000, 10_000, 20_000), lines: 
     with tempfile.TemporaryDirectory() as name:
         for there in counts:
             journal = Journal(Path(name) / f"{there}.jsonl")
-            journal.begin({})
+            journal.begin({}, {})
             journal.append({f"{n:06}.png": result for n in range(there)})
             times = []
             for group in range(10):

@@ -119,7 +119,12 @@ class Centered(nn.Module):
 
     def __init__(self, lpn: PublishedLPN) -> None:
         super().__init__()
-        self.lpn = lpn
+        self.lpn, self.top, self.alpha = lpn, lpn.top, lpn.alpha
+
+    def potential(self, x: Tensor) -> Tensor:
+        """Whose gradient D is, ``(B,)``."""
+        v = 2 * x - 1
+        return (self.lpn.potential(v) + v.flatten(1).sum(1)) / 4
 
     def forward(self, x: Tensor) -> Tensor:
         """D(x)."""
@@ -244,7 +249,9 @@ def networks(
     ours.eval()
 
 
-def regularizers(peer: str, theirs: PublishedLPN, ours: ProximalDenoiser) -> Iterator[Row]:
+def regularizers(
+    peer: str, theirs: PublishedLPN | Centered, ours: ProximalDenoiser
+) -> Iterator[Row]:
     """R(u) at one image of the range of D: theirs by conjugate gradients of scipy, as published."""
     u = silent(theirs, pictures(1, 8 * theirs.top))
 
@@ -317,7 +324,9 @@ def rows(rounds: int = 7) -> Iterator[Row]:
     state = {f"lpn.{name}": t for name, t in small.state_dict().items()}
     state["lpn.lin.7.weight"] = state["lpn.lin.7.weight"].view(1, 64, 1, 1)
     ours = imported(state, "lpn-learned-regularizers")
-    yield from networks("LearnedRegularizers' LPN", Centered(small), ours, 64, rounds)
+    centered = Centered(small)
+    yield from networks("LearnedRegularizers' LPN", centered, ours, 64, rounds)
+    yield from regularizers("LearnedRegularizers' LPN", centered.eval(), ours)
     for peer, activation in (("GSPnP", "E"), ("Prox-PnP", "s")):
         gs = PublishedGS(activation)
         told = {"sigma": SIGMA, "activation": activation.upper()}

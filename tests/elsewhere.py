@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from proxmatch._internal.parcels import packed, unpacked
 from proxmatch.baselines import TotalVariation, Wiener
 from proxmatch.denoisers import (
     LPN,
@@ -26,6 +27,8 @@ from proxmatch.denoisers import (
     GradientStepConfig,
     LPNConfig,
     ProximalDenoiser,
+    ScaledLPN,
+    ScaledLPNConfig,
     jacobian_spectrum,
 )
 from proxmatch.denoisers.inverse import conjugate_gradient, quasi_newton
@@ -72,6 +75,15 @@ def gs() -> GradientStep:
         GradientStepConfig(channels=3, network="scaled-unet", widths=(4, 6), blocks=1, sigma=0.1)
     )
     model.record = {"colors": color_statistics(images(4)).to_json()}
+    model.eval()
+    return model
+
+
+def scaled_lpn() -> ScaledLPN:
+    """As the models ``lpn-*`` that come with proxmatch."""
+    torch.manual_seed(0)
+    config = ScaledLPNConfig(channels=3, direct=(2, 2, 2), hidden=(4, 2, 4), sigma=0.1)
+    model = ScaledLPN(config)
     model.eval()
     return model
 
@@ -325,7 +337,7 @@ def test_a_ridge_waits_once_in_five_iterations(
     torch.testing.assert_close(here(found), expected.detach(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("make", [gs, lpn])
+@pytest.mark.parametrize("make", [gs, lpn, scaled_lpn])
 def test_a_compiler_makes_one_graph(make: Callable[[], ProximalDenoiser]) -> None:
     model = make().requires_grad_(False)
     with torch.no_grad():
@@ -333,8 +345,11 @@ def test_a_compiler_makes_one_graph(make: Callable[[], ProximalDenoiser]) -> Non
         torch.testing.assert_close(compiled(images()), model(images()))  # type: ignore[no-untyped-call]
 
 
-def test_a_compiler_makes_one_graph_of_the_training_of_an_lpn() -> None:
-    model, gradients = lpn().train(), []
+@pytest.mark.parametrize("make", [lpn, scaled_lpn])
+def test_a_compiler_makes_one_graph_of_the_training_of_an_lpn(
+    make: Callable[[], ProximalDenoiser],
+) -> None:
+    model, gradients = make().train(), list[list[Tensor]]()
     for forward in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
         model.zero_grad()
         forward(images()).square().sum().backward()
@@ -361,3 +376,20 @@ def test_the_jobs(waits: Counter[str]) -> None:
     ):
         assert result.denoiser(there).device.type == NAME
     TotalVariation(0.1)(there, None)
+
+
+def test_what_is_sent_to_a_worker_is_on_the_cpu_and_arrives_on_its_device() -> None:
+    """Ray's workers have other devices than the driver: here, none at all, and then this one."""
+    there = torch.device(NAME, 0)
+    with pretended_device():
+        model, x = gs().to(NAME), images().to(NAME)
+        sent = packed((model, x, x.device))
+        assert sent.sender == there
+        for place in (torch.device("cpu"), there):
+            moved, y, device = unpacked(sent, place)
+            parameters = list(moved.parameters())
+            assert {p.device for p in (y, *parameters, *moved.buffers())} == {place} == {device}
+            assert all(isinstance(p, torch.nn.Parameter) for p in parameters)
+            expected = [p.requires_grad for p in model.parameters()]
+            assert [p.requires_grad for p in parameters] == expected
+            torch.testing.assert_close(moved(y).cpu(), model(x).cpu())

@@ -21,7 +21,7 @@ def test_what_is_written_is_read(
     groups: list[dict[str, Any]], block: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     journal = Journal(tmp_path_factory.mktemp("journal") / "j.jsonl")
-    journal.begin({"a": 1})
+    journal.begin({"a": 1}, {})
     expected: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", block)
@@ -38,7 +38,7 @@ def test_a_cut_costs_the_line_that_it_hits_and_those_behind_it(
 ) -> None:
     """Whatever the length at which the disk was full or the power gone."""
     journal = Journal(tmp_path_factory.mktemp("journal") / "j.jsonl")
-    journal.begin({})
+    journal.begin({}, {})
     journal.append({f"{n}": {"value": n} for n in range(8)})
     content = journal.path.read_bytes()
     begin = content.index(b"\n") + 1
@@ -62,7 +62,7 @@ def test_what_is_no_journal_is_named(content: bytes, tmp_path: Path) -> None:
 def test_a_line_costs_the_same_however_many_there_are(tmp_path: Path) -> None:
     """Bytes that are read and written for one more line."""
     journal = Journal(tmp_path / "j.jsonl")
-    journal.begin({})
+    journal.begin({}, {})
     journal.append({f"{n}": {"value": 0.5} for n in range(5000)})
     before = journal.path.stat()
     journal.append({"one more": {"value": 0.5}})

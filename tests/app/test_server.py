@@ -15,11 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from proxmatch import cli
 from proxmatch.app.jobs import Job, JobStatus, Worker
+from proxmatch.app.limits import Limits
+from proxmatch.app.pages import Pages, crops_of, uploaded
 from proxmatch.app.runs import offered
+from proxmatch.data import encode_image
+from proxmatch.errors import InputError
 
 
 def ask(
@@ -86,17 +91,24 @@ def test_nonsense_is_named(address: str, page: str, wish: bytes, named: str) -> 
 @pytest.mark.parametrize(
     ("wish", "named"),
     [
-        ({"problem": "inpainting", "options": {"mask": "/etc/passwd"}}, "mask"),
+        ({"problem": "inpainting", "options": {"mask": "/etc/passwd"}}, "no option 'mask'"),
+        ({"problem": "inpainting", "options": {"unknown": 1}}, "no option 'unknown'"),
+        ({"problem": "deblurring", "options": {"noise": "loud"}}, "noise cannot be 'loud'"),
         ({"problem": "kernel-deblurring"}, "command line"),
-        ({"denoiser": "../weights"}, "no denoiser"),
         ({"problem": "deblurring", "options": {"kernel_size": 4}}, "kernel_size"),
+        ({"denoiser": "../weights"}, "no denoiser"),
     ],
 )
+@pytest.mark.parametrize("work", ["reconstruct", "adapt"])
 def test_a_job_that_cannot_be_done_says_why(
-    address: str, page: str, wish: dict[str, Any], named: str
+    address: str, page: str, work: str, wish: dict[str, Any], named: str
 ) -> None:
-    body = json.dumps({"picture": "cat", "side": 64, "iterations": 1, **wish}).encode()
-    _, _, said = ask(address, "api/reconstruct", body, X_Proxmatch_Page=page)
+    usual = {
+        "reconstruct": {"picture": "cat", "side": 64, "iterations": 1},
+        "adapt": {"pictures": ["cat"], "denoiser": "gs-photographs", "budget": 1, "side": 128},
+    }
+    body = json.dumps({**usual[work], **wish}).encode()
+    _, _, said = ask(address, f"api/{work}", body, X_Proxmatch_Page=page)
     job = json.loads(said)["job"]
     for _ in range(600):
         state = json.loads(ask(address, f"api/jobs/{page}/{job}")[2])
@@ -117,6 +129,35 @@ def test_an_upload_is_cut_off_at_its_limit(address: str, page: str) -> None:
     status, _, said = ask(address, "api/pictures", bytes(3_000_000), X_Proxmatch_Page=page)
     assert status == 400
     assert "too large" in json.loads(said)["error"]
+
+
+def test_pictures_are_kept_as_their_files_up_to_a_bound() -> None:
+    """A picture of 16 bits is what it was, and one too many is named; the others stay."""
+    pixels = torch.rand(3, 200, 200, generator=torch.Generator().manual_seed(0))
+    content = encode_image(pixels, bits=16)
+    picture = uploaded("C:\\deep\\one.png", content)
+    assert (picture.name, picture.bits, picture.size) == ("one.png", 16, (200, 200))
+    torch.testing.assert_close(picture.pixels, pixels, rtol=0, atol=1e-5)
+    assert not any(isinstance(value, torch.Tensor) for value in vars(picture).values())
+    pages = Pages(Limits(pictures=4, kept=2 * len(content) + 9))
+    page = pages.find(pages.open()[0])
+    kept = [pages.keep(page, picture) for _ in range(2)]
+    with pytest.raises(InputError, match=r"with one.png the pictures .* load the page again"):
+        pages.keep(page, picture)
+    assert list(page.pictures) == kept
+    small = uploaded("small.png", encode_image(torch.zeros(1, 16, 16)))
+    pages = Pages(Limits(pictures=2, kept=len(content) + 2 * len(small.content)))
+    page = pages.find(pages.open()[0])
+    for each in (picture, small, picture):  # the first one is forgotten for the last
+        pages.keep(page, each)
+    assert len(page.pictures) == 2
+
+
+def test_what_is_adapted_to_has_a_bound() -> None:
+    picture = uploaded("one.png", encode_image(torch.rand(1, 100, 100)))
+    assert len(crops_of([picture] * 3, 64, None, Limits(adapted=30_000))) == 3
+    with pytest.raises(InputError, match=r"up to one\.png these are more than 29,999 pixels"):
+        crops_of([picture] * 3, 64, None, Limits(adapted=29_999))
 
 
 def test_a_job_is_cancelled_inside_its_network() -> None:

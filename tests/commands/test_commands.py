@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import safetensors.torch
@@ -331,6 +332,36 @@ def test_two_files_of_one_name(
     assert "would both become picture0.png" in done.err
 
 
+@pytest.mark.parametrize("journal", [True, False])
+def test_results_beside_what_they_were_made_from(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path, journal: bool
+) -> None:
+    """The same command again takes the results for no measurements."""
+    for k in range(2):
+        with Image.open(pictures / f"picture{k}.png") as image:
+            image.save(tmp_path / f"{k}.jpg")
+    arguments = (
+        "reconstruct", small["gs"], tmp_path, "--problem", "denoising", "--iterations", 1,
+        "--out", tmp_path,
+    )  # fmt: skip
+    assert proxmatch(*arguments).code in WRITTEN
+    if not journal:
+        (tmp_path / "reconstruction.jsonl").unlink()
+    before = {name: (tmp_path / name).stat().st_mtime_ns for name in ("0.png", "1.png")}
+    record = (tmp_path / "reconstruction.json").read_bytes()
+    assert proxmatch(*arguments).code in WRITTEN
+    assert before == {name: (tmp_path / name).stat().st_mtime_ns for name in before}
+    assert record == (tmp_path / "reconstruction.json").read_bytes()
+    (tmp_path / "1.png").unlink()
+    assert proxmatch(*arguments).code in WRITTEN
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["0.png", "1.png"]
+    (tmp_path / "0.jpg").unlink()
+    (tmp_path / "1.jpg").unlink()
+    done = proxmatch(*arguments)
+    assert done.code == 2
+    assert "all of the pictures are results" in done.err
+
+
 def test_divergence_is_an_answer(proxmatch: Run, pictures: Path, tmp_path: Path) -> None:
     model = LPN(LPNConfig(size=8, hidden=4, features=3, strides=(2,)))
     with torch.no_grad():
@@ -462,6 +493,32 @@ def test_an_adaptation_for_another_problem_is_another_one(
     save(Aligned(load(small["gs"]), 1.0, torch.eye(3), [0.4] * 3, [0.5] * 3), model)
     other = proxmatch("adapt", model, *common)
     assert (other.code, "other settings (source)" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["tar", "h5"])
+def test_adapt_to_a_shard_is_to_adapt_to_its_pictures(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path, kind: str
+) -> None:
+    names = [f"picture{k}.png" for k in range(5)]
+    folder, shard = tmp_path / "folder", tmp_path / f"shard.{kind}"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes((pictures / name).read_bytes())
+    if kind == "tar":
+        with tarfile.open(shard, "w") as tar:
+            for name in names:
+                tar.add(folder / name, f"deep/{name}")
+    else:
+        arrays = np.stack([np.asarray(Image.open(folder / name)) for name in names])
+        with h5py.File(shard, "w") as file:
+            file["x_test"] = arrays.transpose(0, 3, 1, 2)
+            file["y_test"] = np.zeros_like(file["x_test"])
+    for place in (folder, shard):
+        done = proxmatch("adapt", small["gs"], "--images", place, "--method", "mse", "--steps", 2,
+                         "--out", tmp_path / f"of-{place.stem}")  # fmt: skip
+        assert done.code in WRITTEN, done.err
+    a, b = (load(tmp_path / f"of-{name}" / "model").state_dict() for name in ("folder", "shard"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
 
 
 def tried(out: Path) -> list[str]:

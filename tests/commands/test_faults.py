@@ -191,6 +191,51 @@ def test_a_folder_of_before_there_was_a_journal_goes_on(
     assert Journal(out / "reconstruction.jsonl").read() == (before["settings"], before["files"])
 
 
+def test_a_folder_of_before_there_was_a_journal_is_killed(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its journal is begun: what was done is known to the next run."""
+    out = tmp_path / "out"
+    arguments = (
+        "reconstruct", small["gs"], pictures, "--problem", "denoising", "--iterations", 1,
+        "--out", out,
+    )  # fmt: skip
+    assert proxmatch(*arguments).code in WRITTEN
+    (out / "reconstruction.jsonl").unlink()
+    (out / "picture3.png").unlink()
+    stamp = (out / "picture2.png").stat().st_mtime_ns
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", killed)
+        assert proxmatch(*arguments).code == 130
+    assert proxmatch(*arguments).code in WRITTEN
+    assert (out / "picture2.png").stat().st_mtime_ns == stamp
+
+
+def test_a_journal_that_is_a_link_is_not_written_to(
+    small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
+) -> None:
+    """As it may be in a folder from a stranger."""
+    out, mine = tmp_path / "out", tmp_path / "mine"
+    arguments = (
+        "reconstruct", small["gs"], pictures, "--problem", "denoising", "--iterations", 1,
+        "--out", out,
+    )  # fmt: skip
+    assert proxmatch(*arguments).code in WRITTEN
+    journal = out / "reconstruction.jsonl"
+    journal.rename(mine)
+    before = mine.read_bytes()
+    journal.symlink_to(mine)
+    (out / "picture3.png").unlink()
+    done = proxmatch(*arguments)
+    assert done.code == 2
+    assert journal.name in done.err
+    assert mine.read_bytes() == before
+
+
 def test_ray_with_a_worker_killed_reconstructs_what_one_process_does(
     small: Models, pictures: Path, tmp_path: Path, proxmatch: Run
 ) -> None:

@@ -6,8 +6,10 @@ import copy
 import io
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from PIL import Image
 
 from proxmatch.cli import run
 from proxmatch.data import encode_image, read_file
+from proxmatch.data.shards import stored_pictures
 from proxmatch.denoisers import load
 from proxmatch.errors import CheckpointError, DataError, InputError
 from proxmatch.learning import TrainingSettings
@@ -66,6 +69,42 @@ def test_anything_as_a_picture(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(data)
     assert attempt(lambda: read_file(path), DataError) is None
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A file of each kind that holds many pictures."""
+    folder = tmp_path_factory.mktemp("shards")
+    for name, format_ in (("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT)):
+        with tarfile.open(folder / f"{name}.tar", "w", format=format_) as tar:
+            for k in range(2):
+                content = encode_image(torch.rand(3, 5, 4))
+                member = tarfile.TarInfo(f"{'deep/' * 30}\u00e9{k}.png")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    pictures = np.random.default_rng(0).random((3, 1, 8, 8), np.float32)
+    for name, packing in (("plain", None), ("packed", "gzip")):
+        with h5py.File(folder / f"{name}.h5", "w") as file:
+            file.create_dataset("y_test", data=pictures, compression=packing)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@usual(150)
+@given(
+    name=st.sampled_from(["gnu.tar", "pax.tar", "plain.h5", "packed.h5"]),
+    changes=edits,
+    keep=parts,
+)
+def test_shards(
+    tmp_path: Path, shards: dict[str, bytes], name: str, changes: list[tuple[float, bytes]],
+    keep: float,
+) -> None:  # fmt: skip
+    """Refused by name, or the pictures are all there, each of them readable or refused."""
+    path = tmp_path / name
+    path.write_bytes(damaged(shards[name], changes, keep))
+    for picture in attempt(lambda: list(stored_pictures([path])), DataError, name) or ():
+        found = attempt(lambda picture=picture: picture.read(None), DataError)
+        assert found is None or found.pixels.ndim == 3
 
 
 names = st.sampled_from([*TrainingSettings.model_fields, "unknown"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import tarfile
 from pathlib import Path
 
@@ -104,6 +106,57 @@ def test_what_is_none(tmp_path: Path, name: str, content: bytes, reason: str) ->
         list(stored_pictures([tmp_path / name]))
 
 
+def test_an_archive_is_read_to_its_end_or_refused(tmp_path: Path) -> None:
+    """A damaged header, which tarfile takes for the end, does not hide the pictures after it."""
+    path = archive(tmp_path / "s.tar", {f"{k}.png": picture(k) for k in range(4)})
+    content = path.read_bytes()
+    members = list(stored_pictures([path]))
+    starts = [member.offset - tarfile.BLOCKSIZE for member in members]
+    end = members[-1].offset + -(-members[-1].size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+    def refused(damaged: bytes) -> None:
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"s\.tar is not a tar archive, or is damaged"):
+            list(stored_pictures([path]))
+
+    for start in starts:
+        for place in (start, start + 150):  # in its name, and in its checksum
+            changed = bytearray(content)
+            changed[place] ^= 1
+            refused(bytes(changed))
+        refused(content[:start] + bytes(tarfile.BLOCKSIZE) + content[start + tarfile.BLOCKSIZE :])
+    for cut in (starts[2], starts[2] + 100, end, end + tarfile.BLOCKSIZE - 1):
+        refused(content[:cut])
+    refused(content + content)
+    path.write_bytes(content[: end + tarfile.BLOCKSIZE])
+    assert len(list(stored_pictures([path]))) == 4
+
+
+@pytest.mark.parametrize("how", ["header", "extended"])
+@pytest.mark.parametrize("name", ["a.png", "a.txt"])
+def test_a_member_of_negative_size(tmp_path: Path, how: str, name: str) -> None:
+    """The member after it would be itself, again and again."""
+    member = tarfile.TarInfo(name)
+    if how == "header":
+        member.size = -512
+        header = member.tobuf(tarfile.GNU_FORMAT)
+    else:
+        member.pax_headers = {"size": "-1536"}
+        header = member.tobuf(tarfile.PAX_FORMAT)
+    (tmp_path / "s.tar").write_bytes(header + bytes(1024))
+    found = stored_pictures([tmp_path / "s.tar"])
+    with pytest.raises(DataError, match=r"s\.tar is not a tar archive, or is damaged"):
+        list(itertools.islice(found, 1000))
+
+
+def test_headers_of_headers_of_headers(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("a.png")
+    member.type = tarfile.XHDTYPE
+    (tmp_path / "s.tar").write_bytes(member.tobuf() * 5000 + bytes(1024))
+    with pytest.raises(DataError, match="damaged"):
+        list(stored_pictures([tmp_path / "s.tar"]))
+
+
 def test_a_truncated_member_is_told_when_it_is_read(tmp_path: Path) -> None:
     [one] = stored_pictures([archive(tmp_path / "s.tar", {"a.png": picture()[:60]})])
     with pytest.raises(DataError, match="damaged"):
@@ -155,3 +208,40 @@ def test_hdf5_files_that_are_refused(tmp_path: Path, trick: str) -> None:
             file["y_test"] = np.array([["x"]], dtype=h5py.string_dtype())
     with pytest.raises(DataError, match=r"no array of this file|more than the file|no pictures"):
         list(stored_pictures([tmp_path / "a.h5"]))
+
+
+@pytest.mark.parametrize(
+    "place", [b"OHDR", b"TREE", b"y_test", bytes([8, 0, 0, 0, 0, 0, 0, 0] * 3)]
+)
+def test_hdf5_files_that_are_damaged(tmp_path: Path, place: bytes) -> None:
+    """Whatever h5py raises for it."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("y_test", data=np.ones((2, 1, 8, 8), np.float32), compression="gzip")
+    content = path.read_bytes()
+    start = content.find(place)
+    for offset in range(40):
+        changed = bytearray(content)
+        changed[start + offset] ^= 0xFF
+        path.write_bytes(changed)
+        with contextlib.suppress(DataError):  # and nothing else
+            for row in stored_pictures([path]):
+                row.read(None)
+
+
+def test_an_hdf5_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every row: the size of all its parts takes time in proportion to their number."""
+    pictures = np.random.default_rng(0).random((9, 1, 8, 8), np.float32)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("y_test", data=pictures, chunks=(1, 1, 8, 8), compression="gzip")
+    asked: list[int] = []
+    size = h5py.Dataset.nbytes
+
+    def counted(array: h5py.Dataset) -> int:
+        asked.append(1)
+        return int(size.fget(array))
+
+    monkeypatch.setattr(h5py.Dataset, "nbytes", property(counted))
+    found = [row.read(None).pixels.numpy() for row in stored_pictures([tmp_path / "a.h5"])]
+    np.testing.assert_array_equal(found, pictures)
+    assert len(asked) == 1

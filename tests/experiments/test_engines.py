@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from proxmatch._internal.cluster import check_address, gpu_share
 from proxmatch.errors import EngineError
 from proxmatch.experiments import engines
+from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.work import Workshop
 from proxmatch.learning.engine import one_process
 
@@ -50,6 +52,16 @@ def test_workers_share_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_more_workers_than_gpus_share_them(workers: int, gpus: int, share: float) -> None:
     assert gpu_share(workers, gpus) == share
+
+
+def test_images_of_two_experiments_lie_side_by_side(tmp_path: Path) -> None:
+    given = [
+        Inputs(torch.full((1, 3, 4, 4), value), ("a",), {}, {}, torch.zeros(1, 3, 4, 4))
+        for value in (0.25, 0.75)
+    ]
+    files = [engines._kept(inputs, tmp_path) for inputs in given]
+    for file, inputs in zip(files, given, strict=True):
+        assert torch.equal(engines._inputs(file).test, inputs.test)
 
 
 def test_a_training_runs_on_the_device_of_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,15 @@ import pytest
 import torch
 from PIL import Image
 
+from proxmatch._internal.files import UNFINISHED
+from proxmatch._internal.locks import LOCK, owned
+from proxmatch.data import encode_image
 from proxmatch.data.embedded import embedded_picture
-from proxmatch.errors import DataError, InputError
+from proxmatch.errors import DataError, FolderInUseError, InputError
 from proxmatch.experiments import drawn, outputs
 from proxmatch.experiments.cells import Cell
 from proxmatch.experiments.reproduction import reproduce
+from proxmatch.experiments.scales import Scale
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.metrics import psnr
 from proxmatch.report.scenes import read_whole
@@ -240,23 +244,64 @@ def test_three_images_are_not_fifty(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_image_is_noticed(tmp_path: Path, given: dict[str, Path]) -> None:
+def smaller() -> Scale:
+    """A few cells, for two folders of images."""
     lpn = tiny.SCALE.families["lpn"]
-    small = tiny.SCALE.model_copy(
-        update={"families": {"lpn": lpn.model_copy(update={"rows": lpn.rows[:2]})}}
-    )
-    small = small.model_copy(update={"baselines": ()})
+    few = {"lpn": lpn.model_copy(update={"rows": lpn.rows[:2]})}
+    return tiny.SCALE.model_copy(update={"families": few, "baselines": ()})
+
+
+def two_folders(at: Path, seed: int = 0) -> tuple[Path, Path]:
+    generator = torch.Generator().manual_seed(seed)
     for name in ("source", "target"):
-        (tmp_path / name).mkdir()
+        (at / name).mkdir(parents=True)
         for k in range(12):
-            picture = Image.effect_noise((70, 70), 5 + k).convert("RGB")
-            picture.save(tmp_path / name / f"{k}.png")
-    folders = (tmp_path / "source", tmp_path / "target")
+            content = encode_image(torch.rand(3, 70, 70, generator=generator))
+            (at / name / f"{k}.png").write_bytes(content)
+    return at / "source", at / "target"
+
+
+def test_a_missing_image_is_noticed(tmp_path: Path, given: dict[str, Path]) -> None:
+    folders = two_folders(tmp_path)
     options = {"families": ("lpn",), "workers": 1, "models": given}
-    reproduce(small, tmp_path / "out", *folders, **options)
+    reproduce(smaller(), tmp_path / "out", *folders, **options)
     (tmp_path / "target" / "3.png").unlink()
-    refused(InputError, r"data.target.train.pictures was 10, is 9", small, tmp_path / "out",
+    refused(InputError, r"data.target.train.pictures was 10, is 9", smaller(), tmp_path / "out",
             *folders, **options)  # fmt: skip
+
+
+def test_two_data_sets_that_share_their_cells(tmp_path: Path, given: dict[str, Path]) -> None:
+    """In one process: each is computed with its own images."""
+    options = {"families": ("lpn",), "workers": 1, "models": given}
+    first, second = (two_folders(tmp_path / name, k) for k, name in enumerate("ab"))
+    for name, folders in (("first", first), ("second", second)):
+        shared = {**options, "cells": tmp_path / "cells"}
+        assert reproduce(smaller(), tmp_path / name, *folders, **shared).computed > 0
+    reproduce(smaller(), tmp_path / "alone", *second, **options)
+    assert contents(tmp_path / "second") == contents(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("taken", ["out", "cells"])
+def test_nothing_is_written_to_a_folder_of_another_run(
+    tmp_path: Path, given: dict[str, Path], taken: str
+) -> None:
+    names = ("out", "cells")
+    folders = [tmp_path / name for name in names]
+    with owned(tmp_path / taken):
+        refused(FolderInUseError, taken, tiny.SCALE, folders[0], cells=folders[1], models=given)
+        assert [file.name for file in tmp_path.rglob("*")] == [taken, LOCK]
+
+
+def test_a_run_that_was_killed_before_it_wrote_anything(
+    tmp_path: Path, given: dict[str, Path]
+) -> None:
+    out = tmp_path / "out"
+    (out / "work").mkdir(parents=True)
+    for folder in (out, out / "work"):
+        (folder / LOCK).write_text("{}")
+    (out / "work" / f".run.json.a{UNFINISHED}").touch()
+    reproduce(smaller(), out, *two_folders(tmp_path), families=("lpn",), workers=1, models=given)
+    assert not [*out.rglob(LOCK), *out.rglob(f"*{UNFINISHED}")]
 
 
 def test_ray_with_a_worker_killed_finds_what_local_workers_find(

@@ -8,12 +8,12 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any, Literal
 
 import torch
 
+from proxmatch._internal.parcels import Parcel, packed, unpacked
 from proxmatch._internal.provenance import versions
 from proxmatch.errors import EngineError, InputError
 
@@ -102,8 +102,10 @@ def spread(by: Workers, gpus: int = 0) -> Iterator[Begin]:
         running = []
 
         def begin(work: Callable[[], Any]) -> Callable[[], Any]:
-            running.append(task.remote(by.threads, versions(), work))
-            return partial(fetched, ray, running[-1], "a candidate")
+            sent = packed(work)
+            reference = task.remote(by.threads, versions(), sent)
+            running.append(reference)
+            return lambda: unpacked(fetched(ray, reference, "a candidate"), sent.sender)
 
         try:
             yield begin
@@ -112,11 +114,11 @@ def spread(by: Workers, gpus: int = 0) -> Iterator[Begin]:
                 ray.cancel(reference)
 
 
-def _remote(threads: int, driver: dict[str, str], work: Callable[[], Any]) -> Any:
-    """What a worker does."""
+def _remote(threads: int, driver: dict[str, str], work: Parcel) -> Parcel:
+    """What a worker does, on its own device."""
     check_versions(driver)
     torch.set_num_threads(threads)
-    return work()
+    return packed(unpacked(work)())
 
 
 def gpu_share(workers: int, gpus: float) -> float:

@@ -14,6 +14,8 @@ from typing import Any
 
 #: Ending of the name of a file that is being written, or whose writer was killed.
 UNFINISHED = ".unfinished"
+#: For a file that is written to in its place: a link there would lead to a file of somebody else.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 #: Files that wait for the disk at the same time.
 WAITING = 8
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from proxmatch._internal.files import write_together
+from proxmatch._internal.files import NO_LINK, write_together
 from proxmatch.errors import InputError
 
 #: Bytes at the end of a file that are looked at together.
@@ -30,16 +30,16 @@ class Journal:
         """Whether it was begun."""
         return self.path.exists()
 
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Write the line of settings, in place of anything before."""
-        write_together(self.path.parent, {self.path.name: _line({"settings": settings})})
+    def begin(self, settings: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the settings and what is done already, at once, in place of anything before."""
+        content = _line({"settings": settings}) + _lines(results)
+        write_together(self.path.parent, {self.path.name: content})
 
     def append(self, results: Mapping[str, Mapping[str, Any]]) -> None:
         """Add results by name. A reader sees a result as a whole or not at all."""
-        content = b"".join(_line({"name": name, **found}) for name, found in results.items())
-        with self.path.open("r+b") as file:
+        with os.fdopen(os.open(self.path, os.O_RDWR | NO_LINK), "r+b") as file:
             _drop_torn(file)
-            file.write(content)
+            file.write(_lines(results))
             file.flush()
             os.fsync(file.fileno())
 
@@ -55,6 +55,10 @@ class Journal:
             return dict(first["settings"]), {line.pop("name"): line for line in rest}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{self.path} cannot be read ({error}); remove it") from error
+
+
+def _lines(results: Mapping[str, Mapping[str, Any]]) -> bytes:
+    return b"".join(_line({"name": name, **found}) for name, found in results.items())
 
 
 def _line(content: Mapping[str, Any]) -> bytes:

@@ -17,14 +17,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from proxmatch._internal.files import clear_unfinished
+from proxmatch._internal.files import NO_LINK, clear_unfinished
 from proxmatch.errors import FolderInUseError, InputError
 
 _fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
 LOCK = ".proxmatch.lock"
-#: The lock file is written to: a link in its place would lead to a file of somebody else.
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager

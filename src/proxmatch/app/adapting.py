@@ -11,13 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from proxmatch.app.denoisers import Denoisers, described
 from proxmatch.app.jobs import Job
 from proxmatch.app.pages import Dropped, Page, crops_of
-from proxmatch.app.runs import Value, offered
+from proxmatch.app.runs import Value, options_of
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.denoisers.checkpoint import packed
-from proxmatch.errors import InputError
 from proxmatch.learning import adapt as adapted_to
 from proxmatch.problems import make_problem
-from proxmatch.problems.catalog import entry
 
 #: Side of the windows.
 SIZE = 64
@@ -41,9 +39,7 @@ def adapt(
 ) -> None:
     """Adapt; the denoiser is kept for the page under a new name."""
     job.begin("looking at the pictures")
-    if wish.problem not in {each["name"] for each in offered()}:
-        raise InputError(f"{wish.problem} is for the command line")
-    read = {key: entry(wish.problem).options[key].read(str(v)) for key, v in wish.options.items()}
+    read = options_of(wish.problem, wish.options)
     source = denoisers.load(wish.denoiser, page)
     images = [image[: source.channels] for image in crops_of(pictures, SIZE, wish.side)]
     problem = make_problem(wish.problem, SIZE, read, channels=source.channels)

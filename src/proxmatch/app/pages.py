@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 import threading
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -14,9 +14,10 @@ from torch import Tensor
 
 from proxmatch.app.jobs import Job
 from proxmatch.app.limits import LIMITS, Limits
-from proxmatch.data import encode_image, read_file
+from proxmatch.data import encode_image
+from proxmatch.data.decoding import MAX_PIXELS
 from proxmatch.data.embedded import embedded_picture
-from proxmatch.data.images import Bits
+from proxmatch.data.images import Bits, decode_image
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import DataError, InputError
 
@@ -28,11 +29,17 @@ THUMB = 160
 
 @dataclass(frozen=True)
 class Dropped:
-    """A picture to work on."""
+    """A picture to work on, kept as its file: its pixels take ten times the memory."""
 
     name: str  # of its file, or of an embedded one
-    pixels: Tensor  # (1 or 3, H, W) in [0, 1]
+    content: bytes  # of the file
+    size: tuple[int, int]  # (H, W)
     bits: Bits = 8  # a channel, in the file
+
+    @property
+    def pixels(self) -> Tensor:
+        """``(1 or 3, H, W)`` in [0, 1]."""
+        return _decoded(self.content)[0]
 
 
 @dataclass
@@ -76,6 +83,14 @@ class Pages:
         """Keep a picture; returns its id."""
         with self._lock:
             name = secrets.token_urlsafe(12)
+            newest = list(page.pictures.values())[-(self.limits.pictures - 1) :]
+            size = sum(len(each.content) for each in (*newest, picture))
+            if size > self.limits.kept:
+                raise InputError(
+                    f"with {picture.name} the pictures of this page would be {size / 1e6:.0f} MB, "
+                    f"more than {self.limits.kept / 1e6:.0f} MB: load the page again, or make them "
+                    "smaller"
+                )
             page.pictures[name] = picture
             while len(page.pictures) > self.limits.pictures:
                 page.pictures.pop(next(iter(page.pictures)))
@@ -94,24 +109,27 @@ class Pages:
 
 def uploaded(name: str, content: bytes, limits: Limits = LIMITS) -> Dropped:
     """A picture from the bytes of a file, checked by the safe reader."""
-    with tempfile.TemporaryDirectory(prefix="proxmatch-app-") as folder:
-        path = Path(folder) / "upload"
-        path.write_bytes(content)
-        file = read_file(path, most=limits.pixels)
-    pixels = file.pixels
-    if min(pixels.shape[1:]) < 16:
-        height, width = pixels.shape[1:]
+    pixels, bits = _decoded(content, limits.pixels)
+    height, width = pixels.shape[1:]
+    if min(height, width) < 16:
         raise DataError(f"{width} x {height} pixels: a picture is at least 16 on a side")
-    if bool((pixels == pixels[:1]).all()):
-        pixels = pixels[:1].clone()  # gray stays gray
-    return Dropped(_short(name), pixels, file.bits)
+    return Dropped(_short(name), content, (height, width), bits)
 
 
+def _decoded(content: bytes, most: int = MAX_PIXELS) -> tuple[Tensor, Bits]:
+    """Pixels and bits of the bytes of a file."""
+    file = decode_image(content, Path("picture"), most=most)
+    gray = bool((file.pixels == file.pixels[:1]).all())
+    return (file.pixels[:1].clone() if gray else file.pixels), file.bits
+
+
+@cache
 def embedded(name: str) -> Dropped:
     """One of the pictures that come with the app."""
     if name not in EMBEDDED:
         raise InputError(f"there is no picture {name!r}")
-    return Dropped(name, embedded_picture(name, 1))
+    pixels = embedded_picture(name, 1)
+    return Dropped(name, encode_image(pixels), (pixels.shape[1], pixels.shape[2]))
 
 
 def smaller(pixels: Tensor, side: int | None) -> Tensor:
@@ -131,13 +149,20 @@ def thumbnail(picture: Dropped) -> bytes:
     return encode_image(smaller(picture.pixels, THUMB))
 
 
-def crops_of(pictures: list[Dropped], size: int, side: int | None) -> list[Tensor]:
+def crops_of(
+    pictures: list[Dropped], size: int, side: int | None, limits: Limits = LIMITS
+) -> list[Tensor]:
     """Pictures in color to adapt to, ``(3, H, W)`` each."""
-    found = []
+    found: list[Tensor] = []
     for picture in pictures:
         pixels = smaller(picture.pixels, side)
         if min(pixels.shape[1:]) < size:
             raise InputError(f"{picture.name} is too small: at least {size} x {size} pixels")
+        if sum(each[0].numel() for each in found) + pixels[0].numel() > limits.adapted:
+            raise InputError(
+                f"up to {picture.name} these are more than {limits.adapted:,} pixels: take fewer "
+                "pictures, or make them smaller"
+            )
         found.append(pixels.expand(3, -1, -1).contiguous())
     return found
 

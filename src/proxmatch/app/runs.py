@@ -10,6 +10,7 @@ import hashlib
 import io
 import math
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,19 +110,25 @@ def _plain(option: Any) -> bool:
     return option.read in (int, float, str) and option.name != "eta"
 
 
-def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
-    """Damage a clean picture, or take a damaged one as it is."""
-    known = entry(wish.problem)
-    if wish.problem not in {each["name"] for each in offered()}:
-        raise InputError(f"{wish.problem} is for the command line")
+def options_of(problem: str, given: Mapping[str, Value]) -> dict[str, Any]:
+    """The options of a problem that is offered, as a page sends them; none of them is a file."""
+    known = entry(problem)
+    if problem not in {each["name"] for each in offered()}:
+        raise InputError(f"{problem} is for the command line")
     read: dict[str, Any] = {}
-    for key, value in wish.options.items():
+    for key, value in given.items():
         if key not in known.options or not _plain(known.options[key]):
-            raise InputError(f"{wish.problem} has no option {key!r}")
+            raise InputError(f"{problem} has no option {key!r}")
         try:
             read[key] = known.options[key].read(str(value))
         except ValueError:
             raise InputError(f"{key} cannot be {value!r}") from None
+    return read
+
+
+def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
+    """Damage a clean picture, or take a damaged one as it is."""
+    known, read = entry(wish.problem), options_of(wish.problem, wish.options)
     pixels = picture.pixels
     if known.channels is not None and len(pixels) != known.channels:
         pixels = pixels.expand(known.channels, -1, -1)

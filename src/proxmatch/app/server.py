@@ -164,7 +164,7 @@ class Server:
         content = await _body(request, self.limits.upload)
         name = request.query_params.get("name", "picture")
         picture = await run_in_threadpool(pages.uploaded, name, content, self.limits)
-        height, width = picture.pixels.shape[1:]
+        height, width = picture.size
         key = self.pages.keep(page, picture)
         return JSONResponse(
             {"id": key, "name": picture.name, "width": width, "height": height}, status_code=201

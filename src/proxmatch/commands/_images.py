@@ -1,7 +1,9 @@
-"""Images of a folder for the commands: crops, or whole pictures."""
+"""Images for the commands: crops, or whole pictures."""
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +11,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def pictures(folder: Path, number: int, channels: int, downscale: int = 1) -> list[Tensor]:
-    """The first pictures of a folder, whole, ``(C, H, W)`` each, downscaled by an area filter."""
+def pictures(
+    place: Path, number: int, channels: int, downscale: int = 1, *, clean: bool = True
+) -> list[Tensor]:
+    """The first pictures of a folder, an archive or an HDF5 file, whole, ``(C, H, W)`` each.
+
+    They are downscaled by an area filter. An HDF5 file has clean images and measurements.
+    """
     from torch.nn.functional import avg_pool2d
 
-    from proxmatch.data import image_files, read_files
+    from proxmatch.data.images import readable
+    from proxmatch.data.shards import stored_pictures
     from proxmatch.errors import InputError
 
-    found = read_files(image_files([folder])[:number], channels)
+    first = islice(stored_pictures([place], clean=clean), number)
+    found = readable((picture.name, partial(picture.read, channels)) for picture in first)
     for file in found:
         if min(file.pixels.shape[1:]) < downscale:
             raise InputError(

@@ -33,7 +33,7 @@ From = Annotated[
 Out = Annotated[Path, typer.Option(help="folder for the output")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
 Seed = Annotated[int, typer.Option(min=0, help="seed of everything that is random")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps, xpu")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; all by default")]
 Problem = Annotated[str, typer.Option(help="a name that `proxmatch problems` lists")]
 Set = Annotated[

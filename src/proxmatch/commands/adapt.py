@@ -22,14 +22,16 @@ def command(
     out: _options.Out,
     model: _options.MaybeModel = None,
     sources: _options.From = None,
-    images: Annotated[Path | None, typer.Option(help="folder of clean images")] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="clean images: a folder, .tar or HDF5 file")
+    ] = None,
     method: Annotated[str, typer.Option(help=METHODS)] = "auto",
     number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
     downscale: _options.Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
     measurements: Annotated[
-        Path | None, typer.Option(help="folder of measurements, when there is no clean image")
+        Path | None, typer.Option(help="measurements, likewise, when there is no clean image")
     ] = None,
     problem: Annotated[
         str | None,
@@ -73,7 +75,8 @@ def command(
     choice = _options.load_sources(model, sources, place)
     source = next(iter(choice.values()))
     _check(method, images, steps, budget, engine is _options.EngineChoice.RAY)
-    given = _images.pictures(images or measurements or out, number, source.channels, downscale)
+    where, clean = images or measurements or out, images is not None
+    given = _images.pictures(where, number, source.channels, downscale, clean=clean)
     by = Workers(engine.value, workers, address, threads or 1)
     arguments: dict[str, Any] = {"method": method, "seed": seed, "workers": by}
     if measurements is None:

@@ -6,8 +6,9 @@ import io
 import struct
 import warnings
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -68,13 +69,15 @@ def read_file(
     return _image_file(path, *decoding.load(path, most), channels)
 
 
-def decode_image(content: bytes, path: Path, channels: int | None = 3) -> ImageFile:
+def decode_image(
+    content: bytes, path: Path, channels: int | None = 3, *, most: int = decoding.MAX_PIXELS
+) -> ImageFile:
     """A picture from the bytes of its file, as by :func:`read_file`.
 
     Raises:
         DataError: they are not a complete picture.
     """
-    return _image_file(path, *decoding.decode(content), channels)
+    return _image_file(path, *decoding.decode(content, most), channels)
 
 
 def _image_file(path: Path, found: Pixels, digest: str, channels: int | None) -> ImageFile:
@@ -101,12 +104,17 @@ def read_files(paths: Iterable[Path], channels: int | None = 3) -> list[ImageFil
         >>> [image.path.name for image in read_files([Path("a.png")])]
         ['a.png']
     """
+    return readable((path.name, partial(read_file, path, channels)) for path in paths)
+
+
+def readable(files: Iterable[tuple[str, Callable[[], ImageFile]]]) -> list[ImageFile]:
+    """The same for pictures by name, wherever they are: what reads one is called."""
     found, skipped = [], {}
-    for path in paths:
+    for name, read in files:
         try:
-            found.append(read_file(path, channels))
+            found.append(read())
         except DataError as error:
-            skipped[path.name] = str(error)
+            skipped[name] = str(error)
     if not found:
         name, reason = next(iter(skipped.items()), ("", "there is no file"))
         raise DataError(f"none of the {len(skipped)} file(s) can be used; {name}: {reason}")

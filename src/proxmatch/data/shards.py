@@ -31,6 +31,19 @@ HDF5 = (".h5", ".hdf5")
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 #: Largest picture file in an archive, and largest part of an HDF5 file that is read at once.
 MAX_BYTES = 12 * MAX_PIXELS
+#: What tarfile and h5py raise for damaged files.
+DAMAGED = (
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    tarfile.TarError,
+)
+#: Bytes behind the end of an archive that are looked at together.
+PIECE = 1 << 16
 #: An upper bound of HDF5's compression ratio (deflate: 1032).
 DENSEST = 1100
 #: Longest name of a file that every file system takes, in bytes.
@@ -135,7 +148,8 @@ class HDF5Row(StoredPicture):
         """The picture."""
         found = self._content()
         if found.dtype.kind == "f":
-            pixels, bits = torch.from_numpy(found.astype(np.float32)), 16
+            with np.errstate(over="ignore"):  # not finite then
+                pixels, bits = torch.from_numpy(found.astype(np.float32)), 16
             if not pixels.isfinite().all():
                 raise DataError("its values are not finite")
         else:
@@ -154,7 +168,7 @@ class HDF5Row(StoredPicture):
         try:
             with _opened(self.path) as file:
                 return _field(file, self.field)[self.index]
-        except (OSError, ValueError, RuntimeError) as error:  # of damaged data
+        except DAMAGED as error:
             raise DataError(f"cannot be read: {error}") from None
 
 
@@ -194,25 +208,48 @@ def stored_pictures(places: Iterable[Path], *, clean: bool = False) -> Iterator[
 
 def _of_archive(path: Path) -> Iterator[TarMember]:
     size, found = path.stat().st_size, False
+    for member in _members(path):
+        name = PurePosixPath(member.name.replace("\\", "/")).name
+        if not member.isreg() or member.issparse() or not _is_picture(name):
+            continue
+        if not name.isprintable() or len(name.encode()) > LONGEST_NAME:
+            raise DataError(f"{path}: {name[:40]!r} ... is not a name for a file: rename it")
+        if member.size > min(MAX_BYTES, size - member.offset_data):
+            raise DataError(f"{path}: {name} has more bytes than the archive, or too many")
+        found = True
+        yield TarMember(path, name, member.offset_data, member.size)
+    if not found:
+        raise DataError(f"no picture in {path} (endings {', '.join(SUFFIXES)})")
+
+
+def _members(path: Path) -> Iterator[tarfile.TarInfo]:
+    """All members of an archive.
+
+    ``tarfile`` takes a damaged header for the end, and what follows would be lost without a word.
+    """
     try:
         with tarfile.open(path, "r:") as archive:
             while (member := archive.next()) is not None:
+                if member.size < 0:  # the next header would be before this one, without end
+                    raise ValueError("a member of negative size")
                 archive.members.clear()  # type: ignore[attr-defined] # it would keep them all
-                name = PurePosixPath(member.name.replace("\\", "/")).name
-                if not member.isreg() or member.issparse() or not _is_picture(name):
-                    continue
-                if not name.isprintable() or len(name.encode()) > LONGEST_NAME:
-                    raise DataError(
-                        f"{path}: {name[:40]!r} ... is not a name for a file: rename it"
-                    )
-                if member.size > min(MAX_BYTES, size - member.offset_data):
-                    raise DataError(f"{path}: {name} has more bytes than the archive, or too many")
-                found = True
-                yield TarMember(path, name, member.offset_data, member.size)
-    except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
+                yield member
+            _check_end(path, archive.offset)
+    except DAMAGED as error:
         raise DataError(f"{path} is not a tar archive, or is damaged: {error}") from error
-    if not found:
-        raise DataError(f"no picture in {path} (endings {', '.join(SUFFIXES)})")
+
+
+def _check_end(path: Path, end: int) -> None:
+    """Raise ValueError unless a block of zeros, and nothing but zeros, is at the end."""
+    with path.open("rb") as file:
+        file.seek(end)
+        piece = file.read(PIECE)
+        if len(piece) < tarfile.BLOCKSIZE:
+            raise ValueError("its end is missing")
+        while piece:
+            if any(piece):
+                raise ValueError(f"no header of a member at byte {end}, and more after it")
+            piece = file.read(PIECE)
 
 
 def _is_picture(name: str) -> bool:
@@ -228,11 +265,19 @@ def _of_hdf5(path: Path, kind: str) -> Iterator[HDF5Row]:
             if len(fields) != 1:
                 there = ", ".join(file) or "nothing"
                 raise DataError(
-                    f"{path} has no {kind}_test, and not one {kind}_SPLIT alone (it has {there}); "
+                    f"there is no {kind}_test, and not one {kind}_SPLIT alone (it has {there}); "
                     "deepinv.datasets.generate_dataset writes x_test and y_test"
                 )
-            number = len(_field(file, fields[0]))
-    except (OSError, ValueError, RuntimeError) as error:
+            array = _field(file, fields[0])
+            # Asked once: it takes the longer, the more parts there are.
+            if array.nbytes > DENSEST * array.id.get_storage_size():
+                raise DataError(
+                    f"{fields[0]} announces {array.nbytes:.1e} bytes, more than the file can hold"
+                )
+            number = len(array)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    except DAMAGED as error:
         raise DataError(f"{path} is not an HDF5 file, or is damaged: {error}") from error
     yield from (HDF5Row(path, fields[0], index) for index in range(number))
 
@@ -261,6 +306,4 @@ def _field(file: Any, name: str) -> Any:
         raise DataError(f"{name} has pictures of more than {MAX_PIXELS // 10**6} million pixels")
     if math.prod(array.chunks or (0,)) * array.dtype.itemsize > MAX_BYTES:
         raise DataError(f"{name} is compressed in parts of more than {MAX_BYTES // 10**6} MB")
-    if array.nbytes > DENSEST * array.id.get_storage_size():
-        raise DataError(f"{name} announces {array.nbytes:.1e} bytes, more than the file can hold")
     return array

@@ -6,6 +6,7 @@ threads, so that their results are equal. Both retry a cell whose worker died.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,13 +30,12 @@ from proxmatch._internal.cluster import (
     fetched,
     gpu_share,
 )
+from proxmatch._internal.files import write_together
 from proxmatch._internal.provenance import versions
 from proxmatch.errors import EngineError
 from proxmatch.experiments.cells import Cell, Outcome, Store
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.work import Workshop, perform
-
-INPUTS = "inputs.safetensors"
 
 OnDone = Callable[[Cell], None]
 
@@ -44,13 +44,14 @@ def run(
     cells: Iterable[Cell],
     store: Store,
     shop: Workshop,
+    inputs: Inputs,
     *,
     engine: EngineName = "local",
     workers: int | None = None,
     address: str | None = None,
     on_done: OnDone = lambda cell: None,
 ) -> None:
-    """Compute all cells that the store does not have.
+    """Compute all cells that the store does not have; its folder must be owned.
 
     Raises:
         EngineError: a cell killed its worker again and again.
@@ -60,13 +61,13 @@ def run(
         return
     workers = workers or default_workers(shop.device)
     if engine == "ray":
-        _ray(missing, store, shop, workers, address, on_done)
+        _ray(missing, store, shop, inputs, workers, address, on_done)
     elif workers == 1:
         for cell in missing.values():
-            _here(cell, store.folder, shop)
+            _here(cell, store, shop, inputs)
             on_done(cell)
     else:
-        _local(missing, store, shop, workers, on_done)
+        _local(missing, store, shop, inputs, workers, on_done)
 
 
 def available_cores() -> int:
@@ -86,8 +87,14 @@ def devices(device: str) -> list[str]:
 
 
 def _local(
-    missing: dict[str, Cell], store: Store, shop: Workshop, workers: int, on_done: OnDone
+    missing: dict[str, Cell],
+    store: Store,
+    shop: Workshop,
+    inputs: Inputs,
+    workers: int,
+    on_done: OnDone,
 ) -> None:
+    images = _kept(inputs, store.folder)
     tries = dict.fromkeys(missing, 0)
     while missing:
         processes = pool(workers, devices(shop.device))
@@ -96,7 +103,7 @@ def _local(
             while missing:
                 started = {cell.key for cell in running.values()}
                 for cell in _ready(missing, store, started)[: workers - len(running)]:
-                    running[processes.submit(_by_worker, cell, store.folder, shop)] = cell
+                    running[processes.submit(_by_worker, cell, store, shop, images)] = cell
                 if not running:
                     raise EngineError("no cell can be computed: what they need is not planned")
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -144,8 +151,8 @@ def equipped(shop: Workshop) -> Workshop:
     return replace(shop, device=_own[0])
 
 
-def _by_worker(cell: Cell, folder: Path, shop: Workshop) -> None:
-    _here(cell, folder, equipped(shop))
+def _by_worker(cell: Cell, store: Store, shop: Workshop, images: Path) -> None:
+    _here(cell, store, equipped(shop), _inputs(images))
 
 
 def _ready(missing: Mapping[str, Cell], store: Store, started: set[str]) -> list[Cell]:
@@ -157,16 +164,23 @@ def _ready(missing: Mapping[str, Cell], store: Store, started: set[str]) -> list
     ]
 
 
-def _here(cell: Cell, folder: Path, shop: Workshop) -> None:
+def _here(cell: Cell, store: Store, shop: Workshop, inputs: Inputs) -> None:
     """Compute a cell in this process."""
-    store = Store(folder)
     needs = {role: store.read(key) for role, key in cell.needs.items()}
-    store.write(cell.key, perform(cell, _inputs(folder), needs, shop))
+    store.write(cell.key, perform(cell, inputs, needs, shop))
+
+
+def _kept(inputs: Inputs, folder: Path) -> Path:
+    """A file of the images for the workers, named after its content: experiments share a folder."""
+    content = inputs.to_bytes()
+    name = f"inputs-{hashlib.sha256(content).hexdigest()[:20]}.safetensors"
+    write_together(folder, {name: content})
+    return folder / name
 
 
 @cache
-def _inputs(folder: Path) -> Inputs:
-    return Inputs.from_bytes((folder / INPUTS).read_bytes())
+def _inputs(images: Path) -> Inputs:
+    return Inputs.from_bytes(images.read_bytes())
 
 
 def _leave_with_parent() -> None:
@@ -186,6 +200,7 @@ def _ray(
     missing: dict[str, Cell],
     store: Store,
     shop: Workshop,
+    inputs: Inputs,
     workers: int,
     address: str | None,
     on_done: OnDone,
@@ -203,7 +218,7 @@ def _ray(
             task = ray.remote(_remote).options(
                 num_cpus=shop.threads, num_gpus=share, max_retries=RETRIES, retry_exceptions=False
             )
-            images = ray.put((store.folder / INPUTS).read_bytes())
+            images = ray.put(inputs.to_bytes())
             promised: dict[str, Any] = {}
             for cell in missing.values():  # all at once: Ray lets each wait for its needs
                 for key in cell.needs.values():

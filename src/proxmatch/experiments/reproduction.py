@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,12 +14,11 @@ from typing import Any, get_args
 import torch
 
 from proxmatch._internal.cluster import EngineName, check_address
-from proxmatch._internal.files import UNFINISHED, clear_unfinished, write_json, write_together
+from proxmatch._internal.files import UNFINISHED, write_json
 from proxmatch._internal.locks import LOCK, owned
 from proxmatch.errors import InputError
 from proxmatch.experiments import engines, outputs
 from proxmatch.experiments.cells import Cell, Store
-from proxmatch.experiments.engines import INPUTS
 from proxmatch.experiments.inputs import Data, look
 from proxmatch.experiments.plan import Plan, plan
 from proxmatch.experiments.scales import Scale, bounded
@@ -105,64 +105,64 @@ def reproduce(
     scale = _scale(scale, seed, max_steps, max_images)
     _check(scale, families, engine, address, workers, parquet)
     out = Path(out)
+    place = Path(cells) if cells else out / "work"
     _check_folder(out, resume)
     data = look(scale, source, target)
     todo = plan(scale, data, families, models)
     identity = _identity(scale, data, todo)
-    before = _before(out, identity)
-    known = {**before.get("models", {}), **identity["models"]}
-    together = [f for f in scale.families if f in {*before.get("families", ()), *families}]
-    whole = plan(scale, data, together, known=known) if set(together) != set(families) else todo
+    with _owned(out, place):
+        _check_folder(out, resume)  # again: now nobody else writes to it
+        before = _before(out, identity)
+        known = {**before.get("models", {}), **identity["models"]}
+        together = [f for f in scale.families if f in {*before.get("families", ()), *families}]
+        whole = plan(scale, data, together, known=known) if set(together) != set(families) else todo
+        write_json(out, RUN, {**identity, "models": known, "families": together})
+        store = Store(place)
+        for key, outcome in todo.taken.items():
+            if key not in store:
+                store.write(key, outcome)
+        planned = {cell.key for cell in todo.cells}
+        missing = {key for key in planned if key not in store}
+        on_plan(len(planned), len(missing))
+        spent = _minutes(out)
+        device = _device(scale)
+        workers = workers or engines.default_workers(device)
+        shown = [time.monotonic()]
 
-    _keep(out, {**identity, "models": known, "families": together})  # now the folder is ours
-    store = Store(Path(cells) if cells else out / "work")
-    write_together(store.folder, {INPUTS: data.inputs.to_bytes()})
-    for key, outcome in todo.taken.items():
-        if key not in store:
-            store.write(key, outcome)
-    planned = {cell.key for cell in todo.cells}
-    missing = {key for key in planned if key not in store}
-    on_plan(len(planned), len(missing))
-    spent = _minutes(out)
-    device = _device(scale)
-    workers = workers or engines.default_workers(device)
-    shown = [time.monotonic()]
+        def publish(finished: bool) -> list[Table]:
+            return outputs.write(
+                out,
+                scale,
+                data,
+                whole,
+                store,
+                together,
+                minutes=spent + (time.monotonic() - began) / 60,
+                workers=workers or 1,
+                finished=finished,
+                parquet=parquet,
+            )
 
-    def publish(finished: bool) -> list[Table]:
-        return outputs.write(
-            out,
-            scale,
-            data,
-            whole,
-            store,
-            together,
-            minutes=spent + (time.monotonic() - began) / 60,
-            workers=workers or 1,
-            finished=finished,
-            parquet=parquet,
+        def on_done(cell: Cell) -> None:
+            missing.discard(cell.key)
+            on_cell(cell, len(planned) - len(missing), len(planned))
+            if time.monotonic() - shown[0] > EVERY:
+                publish(finished=False)
+                shown[0] = time.monotonic()
+
+        computed = len(missing)
+        shop = Workshop(
+            {name: str(folder) for name, folder in data.folders.items()},
+            str(store.folder / "runs"),
+            device,
+            scale.threads,
         )
-
-    def on_done(cell: Cell) -> None:
-        missing.discard(cell.key)
-        on_cell(cell, len(planned) - len(missing), len(planned))
-        if time.monotonic() - shown[0] > EVERY:
-            publish(finished=False)
-            shown[0] = time.monotonic()
-
-    computed = len(missing)
-    shop = Workshop(
-        {name: str(folder) for name, folder in data.folders.items()},
-        str(store.folder / "runs"),
-        device,
-        scale.threads,
-    )
-    with owned(store.folder):
-        clear_unfinished(out, unless=LOCK)
         try:
             engines.run(
                 todo.cells,
                 store,
                 shop,
+                data.inputs,
                 engine=engine,
                 workers=workers,
                 address=address,
@@ -172,6 +172,15 @@ def reproduce(
             publish(finished=False)
             raise
         return Reproduction(out, publish(finished=True), len(planned), computed)
+
+
+@contextmanager
+def _owned(*folders: Path) -> Iterator[None]:
+    """Own folders, two of which may be the same."""
+    with ExitStack() as all_:
+        for folder in {folder.resolve(): folder for folder in folders}.values():
+            all_.enter_context(owned(folder))
+        yield
 
 
 def _scale(
@@ -224,8 +233,13 @@ def _check_folder(out: Path, resume: bool) -> None:
     if (out / RUN).is_file():
         if not resume:
             raise InputError(f"{out} holds a run already: resume it, or give another folder")
-    elif any(not file.name.endswith(UNFINISHED) for file in out.iterdir()):
+    elif any(not _passing(file) for file in out.rglob("*")):
         raise InputError(f"{out} holds other files: give an empty folder, or a new one")
+
+
+def _passing(path: Path) -> bool:
+    """Whether this is all that a run leaves that was killed before it wrote anything."""
+    return path.is_dir() or path.name == LOCK or path.name.endswith(UNFINISHED)
 
 
 def _identity(scale: Scale, data: Data, todo: Plan) -> dict[str, Any]:
@@ -272,11 +286,6 @@ def _changes(then: Any, now: Any, path: str) -> list[str]:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _keep(out: Path, run: dict[str, Any]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out, RUN, run)
 
 
 def _minutes(out: Path) -> float:

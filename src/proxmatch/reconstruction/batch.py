@@ -31,6 +31,7 @@ from proxmatch._internal.cluster import (
 )
 from proxmatch._internal.files import write_json, write_together
 from proxmatch._internal.journal import Journal
+from proxmatch._internal.parcels import packed, unpacked
 from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.data import ImageFile, encode_image
@@ -117,15 +118,20 @@ class FileBatch:
                 f"the model is for images of {denoiser.channels} channels, not pictures"
             )
         files: dict[str, StoredPicture] = {}
+        written = _recorded(out)[1]
         for picture in stored_pictures(places, clean=how["simulate"]):
+            if picture.name in written and _is(picture.path, out / picture.name):
+                continue  # a result of an earlier run, beside what it was made from
             target = f"{Path(picture.name).stem}.{how['format']}"
             if files.setdefault(target, picture) is not picture:
                 raise InputError(
                     f"{files[target]} and {picture} would both become {target}; reconstruct them "
                     "into different folders"
                 )
-            if os.path.exists(there := f"{out}/{target}") and os.path.samefile(there, picture.path):
+            if _is(picture.path, out / target):
                 raise InputError(f"{picture} would be overwritten; choose another --out")
+        if not files:
+            raise InputError(f"all of the pictures are results in {out}; choose another --out")
         settings = {
             "model": name,
             "weights": checkpoint.fingerprint(denoiser),
@@ -138,8 +144,8 @@ class FileBatch:
 
     def earlier(self) -> dict[str, dict[str, Any]]:
         """What an earlier run with the same settings left in the folder, by name."""
-        path, journal = self.out / RECORD, Journal(self.out / JOURNAL)
-        if not path.exists() and not journal.exists():
+        settings, files = _recorded(self.out)
+        if settings is None:
             found = {file.name for file in self.out.iterdir()} if self.out.is_dir() else ()
             there = [name for name in self.files if name in found]
             if there:
@@ -148,7 +154,6 @@ class FileBatch:
                     "choose another --out"
                 )
             return {}
-        settings, files = journal.read() if journal.exists() else _read(path)
         if settings != self.settings:
             keys = sorted(settings.keys() | self.settings.keys())
             changed = [k for k in keys if settings.get(k) != self.settings.get(k)]
@@ -196,8 +201,7 @@ class FileBatch:
                     skipped |= {self.files[name].name: str(outcome) for name in names}
                     continue
                 if not journal.exists():  # from now on what is here is ours
-                    journal.begin(self.settings)
-                    journal.append(done)
+                    journal.begin(self.settings, done)
                 found, written = outcome
                 write_together(self.out, written)
                 journal.append(found)
@@ -249,7 +253,7 @@ class FileBatch:
                     channels = len(files[0].pixels)
                     if channels not in given:
                         ready = {channels: self._denoiser(channels)}
-                        given[channels] = ray.put(replace(self, files={}, prepared=ready))
+                        given[channels] = ray.put(packed(replace(self, files={}, prepared=ready)))
                     told = (threads, versions(), names, files)
                     running[task.remote([given[channels]], *told)] = names
                     if len(running) >= most:
@@ -373,10 +377,23 @@ def _remote(
 
 @lru_cache(maxsize=2)
 def _batch(reference: Any) -> FileBatch:
-    """A batch, with its denoiser, fetched once by a worker."""
+    """A batch, with its denoiser on the device of the worker, fetched once by it."""
     ray: Any = import_module("ray")
-    found: FileBatch = ray.get(reference)
+    found: FileBatch = unpacked(ray.get(reference))
     return found
+
+
+def _recorded(out: Path) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
+    """Settings, and results by name, of the runs that wrote to a folder; None if none did."""
+    path, journal = out / RECORD, Journal(out / JOURNAL)
+    if journal.exists():
+        return journal.read()
+    return _read(path) if path.exists() else (None, {})
+
+
+def _is(path: Path, other: Path) -> bool:
+    """Whether two paths lead to one file; they need not exist."""
+    return os.path.exists(other) and os.path.samefile(path, other)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
