@@ -133,9 +133,9 @@ def table(report: Path) -> str:
         "# deepinv's own tests of denoisers\n",
         f"`benchmarks/deepinv_tests.py`, deepinv {version('deepinv')}: {counts.count('passed')} of "
         f"{len(counts)} pass. Levels come as numbers, vectors and maps, by position and by "
-        "keyword. `test_denoiser_perf` is left out: its marks are those of pretrained networks on "
-        "pictures that deepinv downloads. The weights of `gradient-step-of-dncnn` are random: a "
-        "test that asks for a gain in PSNR must fail with it.\n",
+        "keyword. `test_denoiser_perf` is left out: it expects the PSNR of pretrained networks on "
+        "pictures that deepinv downloads. The weights of `gradient-step-of-dncnn` are random, so "
+        "tests that ask for a gain in PSNR must fail with it.\n",
         "| test | denoiser | passed | what else |",
         "| --- | --- | --- | --- |",
     ]
