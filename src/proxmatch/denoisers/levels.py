@@ -48,7 +48,7 @@ def as_level(sigma: Any, x: Tensor, *, unknown: bool = False) -> float | Tensor 
     """
     if sigma is None:
         return None
-    if isinstance(sigma, Real) and not isinstance(sigma, bool):
+    if _is_number(sigma):
         return number(sigma)
     given = isinstance(sigma, Tensor)
     level = sigma if given else _listed(sigma)
@@ -71,8 +71,7 @@ def number(sigma: Any) -> float:
     Raises:
         InputError: it is not a positive number.
     """
-    one = isinstance(sigma, Real) and not isinstance(sigma, bool)
-    if not one or not 0 < sigma < float("inf"):
+    if not _is_number(sigma) or not 0 < sigma < float("inf"):
         raise InputError(f"a noise level is a positive number, not {sigma!r}")
     return float(sigma)
 
@@ -126,6 +125,10 @@ def warn(message: str) -> None:
             return
         known.add(message)
     warnings.warn(message, LevelWarning, stacklevel=5)
+
+
+def _is_number(sigma: Any) -> bool:
+    return isinstance(sigma, Real) and not isinstance(sigma, bool)
 
 
 def _listed(sigma: Any) -> Tensor:
