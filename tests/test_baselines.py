@@ -250,3 +250,15 @@ def test_the_filter_of_mirrored_images_knows_how_brightness_varies() -> None:
         return float(run.psnr[:, -1].mean())
 
     assert quality(halved(images)) > quality(images) - 1
+
+
+def test_a_baseline_has_no_noise_levels() -> None:
+    problem = denoising(16, channels=1, iterations=1)
+    y = problem.measure(torch.rand(2, 1, 16, 16))
+    for denoiser in (TotalVariation(0.01), Identity(1), Wiener.fit(y, 0.1)):
+        assert torch.equal(denoiser(y, 0.1), denoiser(y))
+        with pytest.raises(InputError, match="positive number"):
+            denoiser(y, -1)
+        with pytest.raises(InputError, match="has no noise levels"):
+            pnp_pgd(denoiser, y, problem, sigma=0.1)
+        pnp_pgd(denoiser, y, problem)

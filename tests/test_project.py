@@ -66,6 +66,18 @@ def license_of(path: str) -> dict[str, Any]:
     return found
 
 
+def identifiers(table: dict[str, Any]) -> list[str]:
+    """The licenses that all hold."""
+    return str(table["SPDX-License-Identifier"]).split(" AND ")
+
+
+def origins(card: dict[str, Any] | None) -> dict[str, str]:
+    """Licenses of the images a model was trained on, by dataset, where it began included."""
+    if card is None:
+        return {}
+    return {card["source"].split(",")[0]: card["license"], **origins(card.get("start"))}
+
+
 def test_workflows_run_what_the_makefile_has() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     run = [command for path in WORKFLOWS for command in commands(path)]
@@ -139,7 +151,7 @@ def test_issue_forms_can_be_filled_in() -> None:
 
 
 def test_every_license_has_its_text_and_is_in_the_metadata() -> None:
-    used = {table["SPDX-License-Identifier"] for table in LICENSES}
+    used = {one for table in LICENSES for one in identifiers(table)}
     assert {path.stem for path in (ROOT / "LICENSES").glob("*.txt")} == used
     assert set(PROJECT["project"]["license"].split(" AND ")) == used
     text = (ROOT / "LICENSES" / "BSD-3-Clause.txt").read_bytes()
@@ -149,19 +161,21 @@ def test_every_license_has_its_text_and_is_in_the_metadata() -> None:
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
 @pytest.mark.parametrize("root", ["src/proxmatch", "proxmatch"])  # here, and installed
-def test_weights_have_the_license_of_their_card(path: Path, root: str) -> None:
+def test_weights_have_the_licenses_of_all_they_were_trained_on(path: Path, root: str) -> None:
     card = json.loads(path.read_text(encoding="utf-8"))["record"]
     tables = [
         license_of(f"{root}/weights/{path.parent.name}/{name}")
         for name in ("config.json", "model.safetensors")
     ]
     assert tables[0] == tables[1]
-    license = tables[0]["SPDX-License-Identifier"]
-    if card["license"].startswith("CC"):
-        assert license == card["license"].replace(" ", "-")
-    else:
-        assert "research" in card["license"]
-        assert license.startswith("LicenseRef-")
-    # The images are named by who holds their rights, or in the terms of their use.
-    text = (ROOT / "LICENSES" / f"{license}.txt").read_text(encoding="utf-8")
-    assert card["source"].split(",")[0] in text + str(tables[0]["SPDX-FileCopyrightText"])
+    named, held = identifiers(tables[0]), origins(card)
+    assert len(named) == len(held)
+    for license, (source, terms) in zip(named, held.items(), strict=True):
+        if terms.startswith("CC"):
+            assert license == terms.replace(" ", "-")
+        else:
+            assert "research" in terms
+            assert license.startswith("LicenseRef-")
+        # The images are named by who holds their rights, or in the terms of their use.
+        text = (ROOT / "LICENSES" / f"{license}.txt").read_text(encoding="utf-8")
+        assert source in text + str(tables[0]["SPDX-FileCopyrightText"])

@@ -125,9 +125,25 @@ def test_the_noise_level_reaches_the_denoiser() -> None:
             seen.append(sigma)
             return x.clone()
 
-    told = Told(GradientStepConfig(channels=3, widths=(4, 6)))
+    told = Told(GradientStepConfig.scaled(channels=3, widths=(4, 6)))
     pm.reconstruct(told, torch.rand(2, 3, 16, 16), "denoising", iterations=2, sigma=0.03)
     assert seen == [0.03, 0.03]
+    seen.clear()
+    sizes = [torch.rand(3, 16, 16), torch.rand(3, 8, 8), torch.rand(3, 16, 16)]
+    pm.reconstruct(told, sizes, "denoising", iterations=1, sigma=[0.03, 0.05, 0.1])
+    numbers = [level.tolist() for level in seen if isinstance(level, Tensor)]
+    assert numbers == [pytest.approx([0.03, 0.1]), pytest.approx([0.05])]
+
+
+def test_a_level_that_makes_no_sense_is_refused() -> None:
+    y = torch.rand(2, 3, 16, 16)
+    one, many = gs(), GradientStep(GradientStepConfig.scaled(channels=3, widths=(4, 6)))
+    for level in (0.05, [0.05, 0.1]):
+        with pytest.raises(InputError, match="has no noise levels"):
+            pm.reconstruct(one, y, "denoising", iterations=1, sigma=level)
+    for wrong in (-0.1, float("nan"), "0.1", [0.1] * 3):
+        with pytest.raises(InputError, match="noise level"):
+            pm.reconstruct(many, y, "denoising", iterations=1, sigma=wrong)
 
 
 def test_gray_in_gray_out() -> None:

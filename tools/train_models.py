@@ -36,7 +36,8 @@ class Data:
         train: folder under DATA, and its split if the folder holds several.
         validation: the same, of the images that the card is measured on.
         source: what they are.
-        license: of the images; the weights are given under the same terms of use.
+        license: of the images; the weights are given under the same terms of use, and under those
+            of the images that the model they start from was trained on.
         channels: 3, or 1 for gray.
     """
 

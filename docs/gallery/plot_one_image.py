@@ -3,8 +3,8 @@ Adapt with one image
 ====================
 
 One photograph of the new domain is enough to change a lot: ``adapt`` tries what can be made of it,
-scores each attempt on a part of the picture that had no influence on it, and returns the best. It
-never returns something worse than what it was given.
+scores each attempt on a part of the picture that no weights were trained on, and returns the best.
+It never returns something worse than what it was given.
 """
 
 # %%

@@ -29,6 +29,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from proxmatch.denoisers.levels import NONE, as_level, told_once
 from proxmatch.errors import DivergenceWarning, InputError, ProxmatchError
 from proxmatch.metrics import decibels, distance, norm, relative_gap, ssim
 from proxmatch.plots.shown import ShownRun
@@ -112,12 +113,18 @@ class Watched:
         self.on_call(z, x, self.factor)
         return x
 
+    @property
+    def conditional(self) -> bool:
+        """Whether D makes use of a noise level, as far as it says so."""
+        return _reads(self.denoiser)
+
     def stronger(self, factor: float) -> Watched:
         """D at a multiple of its noise level, if it has one."""
         return Watched(self.denoiser, self.on_call, factor)
 
 
 @torch.no_grad()
+@told_once()
 def pnp_pgd(
     denoiser: Denoise,
     measurements: Any,
@@ -144,7 +151,7 @@ def pnp_pgd(
             :mod:`proxmatch.data.any_form`.
         record: any of "psnr" and "ssim" (which need ``truth``), "residual" and "iterates" (with
             queries). Unless given, the residual, and the PSNR when there is a truth.
-        sigma: passed on to the denoisers.
+        sigma: noise level for the denoisers, a number or one for each image, if not their own.
         iterations: number of steps, if not that of the problem; with 0, x_0 is the result.
         warm: how many of these steps use momentum and falling noise levels (a denoiser that has
             them is asked for ``denoiser.stronger(factor)``), if not as many as the problem says;
@@ -154,7 +161,8 @@ def pnp_pgd(
         on_divergence: ``warn``, or ``ignore`` if the caller looks at the status.
 
     Raises:
-        InputError: an argument that does not fit, or a denoiser that does not return images.
+        InputError: an argument that does not fit, a level for a denoiser that has none, or a
+            denoiser that does not return images.
 
     Warns:
         DivergenceWarning: some images diverged; it names them.
@@ -171,6 +179,8 @@ def pnp_pgd(
     steps = problem.iterations if iterations is None else checked_count(iterations, 0)
     if stop is not None and not stop > 0:
         raise InputError(f"stop must be positive, got {stop}")
+    if sigma is not None and not (_reads(denoiser) or _reads(reference)):
+        raise InputError(NONE)
     denoiser = _told(denoiser)
     reference = None if reference is None else _told(reference)
     y = problem.measurements(measurements)
@@ -185,6 +195,7 @@ def pnp_pgd(
                     f"{name} holds {len(images)} images, there are measurements of {len(y)}"
                 )
 
+    sigma = as_level(sigma, x)
     warm = problem.warm_steps(steps) if warm is None else checked_count(warm, 0, "warm")
     warm = min(warm, steps)
     gradient = problem.gradient_at(y)
@@ -363,7 +374,7 @@ class _Progress:
                 f"the images {images.tolist()} diverged after {self.steps[images].tolist()} sound "
                 "steps and were left there; the denoiser expands at this step size",
                 DivergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def status(self) -> tuple[Status, ...]:
@@ -384,6 +395,14 @@ def _told(denoiser: Denoise) -> Denoise:
         return denoiser
     plain: Callable[[Tensor], Tensor] = denoiser  # type: ignore[assignment]
     return lambda z, sigma: plain(z)
+
+
+def _reads(denoiser: Denoise | None) -> bool:
+    """Whether it makes use of a noise level, as far as it says so."""
+    known = getattr(denoiser, "conditional", None)
+    if known is None:
+        return denoiser is not None and _told(denoiser) is denoiser
+    return bool(known)
 
 
 def _takes(arguments: inspect.Signature, number: int) -> bool:

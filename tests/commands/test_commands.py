@@ -86,6 +86,22 @@ def test_the_list_of_models_fits_a_terminal(
         assert len(license) >= len("CC BY 4.0")
 
 
+def test_a_model_is_listed_with_all_it_was_trained_on(proxmatch: Run) -> None:
+    """Those of faces begin where those of photographs ended."""
+    listed = json.loads(proxmatch("models", "--json").out)
+    for name in ("gs-faces", "lpn-faces"):
+        assert [text.split(",")[0] for text in listed[name]["trained on"].split("; ")] == [
+            "CelebA",
+            "BSDS500",
+        ]
+        assert listed[name]["license"] == "non-commercial research only"
+    assert listed["gs-grey"]["trained on"].count("BSDS500") == 1
+    lines = proxmatch("models").out.splitlines()
+    [place] = [number for number, line in enumerate(lines) if "│ lpn-faces " in line]
+    assert "CelebA," in lines[place]
+    assert "BSDS500" in lines[place + 1]
+
+
 def test_version(proxmatch: Run) -> None:
     done = proxmatch("--version")
     assert (done.code, done.out) == (0, f"proxmatch {__version__}\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import deepinv
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -477,6 +478,9 @@ def test_levels_of_every_format() -> None:
     expected = model(x, 0.1)
     for level in (torch.tensor(0.1), torch.full((2,), 0.1), torch.full((2, 1, 1, 1), 0.1)):
         assert torch.allclose(model(x, level), expected, atol=1e-7)
+    arrays = numpy.float32(0.1), numpy.full(2, 0.1), numpy.array(0.1)
+    for numbers in ([0.1], (0.1, 0.1), *arrays):
+        assert torch.allclose(model(x, numbers), expected, atol=1e-7)
     for level in (torch.full((2, 1, 12, 15), 0.1), torch.full((1, 1, 12, 15), 0.1)):
         assert torch.allclose(model(x, level), expected, atol=1e-7)
 
@@ -514,6 +518,18 @@ def test_levels_that_make_no_sense_are_refused() -> None:
         (-torch.ones(2, 1, 8, 8), "positive"),
         (0.0, "positive"),
         (float("nan"), "positive"),
+        ([0.1] * 3, "3 noise levels for 2"),
+        ([], "0 noise levels for 2"),
+        (numpy.full(3, 0.1), "3 noise levels for 2"),
+        ([0.1, -0.1], "positive"),
+        (numpy.array([0.1, numpy.nan]), "positive"),
+        ("0.1", "positive"),
+        (["0.1", "0.1"], "positive"),
+        (True, "positive"),
+        ([True, True], "positive"),
+        (torch.ones(2, dtype=torch.bool), "positive"),
+        ([[0.1], [0.1, 0.2]], "positive"),
+        ({"level": 0.1}, "positive"),
     ):
         with pytest.raises(InputError, match=message):
             model(x, level)
@@ -529,3 +545,30 @@ def test_what_deepinv_passes_along_is_accepted(name: str) -> None:
     level = torch.tensor([0.1, 0.2])
     assert torch.equal(model(x, level, physics=None, gain=1.0), model(x, level))
     assert torch.equal(model(x, sigma=level), model(x, level))
+
+
+WRONG = (0.0, -1, float("nan"), float("inf"), [0.1] * 3, [0.1, 0.0], "0.1", True, torch.zeros(2))
+
+
+@pytest.mark.parametrize("name", sorted(DENOISERS))
+def test_levels_in_every_form_reach_every_denoiser(name: str) -> None:
+    """A wrong one is refused also where it is not used."""
+    model = DENOISERS[name]()
+    x = torch.rand(2, 2, *size(name))
+    level = torch.tensor([0.1, 0.2])
+    ways = {
+        "call": model,
+        "potential": model.potential,
+        "linearize": lambda x, sigma: model.linearize(x, sigma)[0],
+        "near": lambda x, sigma: model.near(x, x, sigma),
+        "inverse": lambda x, sigma: model.inverse(x, sigma=sigma, max_iterations=3).z,
+    }
+    for way in ways.values():
+        expected = way(x, level)
+        for given in ([0.1, 0.2], (0.1, 0.2), numpy.array([0.1, 0.2])):
+            assert torch.equal(way(x, given), expected)
+        for wrong in WRONG:
+            with pytest.raises(InputError, match="noise level"):
+                way(x, wrong)
+    with pytest.raises(InputError, match="noise level"):
+        model(x, sigma=-1)

@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from proxmatch.cli import run as cli
 from proxmatch.data.images import encode_image
 from proxmatch.denoisers import ProximalDenoiser, load, save
-from proxmatch.denoisers.base import Linearization
+from proxmatch.denoisers.base import Linearization, Reach
 from proxmatch.denoisers.families import FAMILIES
+from proxmatch.denoisers.tiles import SMALLEST, Tiled, tiled
 from proxmatch.diagnosis import diagnose
 from proxmatch.learning import Preset, TrainingSettings, adapt, run, stream
 from proxmatch.problems import gaussian_deblurring
 from proxmatch.reconstruction import reconstruct
+from proxmatch.report import write_report
 from proxmatch.theory import certify
+from tests.report.fixture import write_folder
 
 
 class ShrinkConfig(BaseModel):
@@ -51,6 +54,10 @@ class Shrink(ProximalDenoiser):
     def linearize(self, x: Tensor, sigma: float | Tensor | None = None) -> Linearization:
         a = self.logit.detach().sigmoid()
         return self.forward(x.detach()).detach(), lambda v: a * v.detach()
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(0, 1)
 
     @property
     def smoothness(self) -> float:
@@ -96,6 +103,36 @@ def test_it_is_adapted_reconstructed_with_diagnosed_and_certified() -> None:
     assert diagnose(source, IMAGES, PROBLEM).problem == PROBLEM.name
     certificate = certify({"adapted": found.denoiser}, y, PROBLEM, reference=source, local=())
     assert certificate.runs["adapted"].share == 1
+
+
+def test_it_is_tiled() -> None:
+    model, x = Shrink(ShrinkConfig()), torch.rand(2, 1, 3 * SMALLEST, 2 * SMALLEST + 5)
+    cut = tiled(model, SMALLEST)
+    assert isinstance(cut, Tiled)
+    assert len(cut._cuts(x.shape[-2])) == 3
+    with torch.no_grad():
+        assert torch.equal(cut(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore::proxmatch.errors.ProxmatchWarning")
+def test_auto_takes_it() -> None:
+    """The only source: what is tried is tried with it."""
+    images = torch.rand(2, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    problem = gaussian_deblurring(16, channels=1, iterations=3)
+    found = adapt(Shrink(ShrinkConfig()), images, problem, method="auto", budget=0.05)
+    assert {"source", "Wiener"} <= {row.name for row in found.table}
+    assert found.denoiser(images).shape == images.shape
+
+
+def test_a_report_shows_it(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path)
+    for file in folder.rglob("*.csv"):
+        file.write_text(file.read_text().replace("lpn", "shrink"))
+    for file in folder.rglob("*.json"):
+        file.write_text(file.read_text().replace('"lpn"', '"shrink"'))
+    page = write_report(folder).read_text(encoding="utf-8")
+    assert "shrink, extreme source" in page
+    assert "LPN, extreme source" not in page
 
 
 @pytest.mark.filterwarnings("ignore::proxmatch.errors.ProxmatchWarning")

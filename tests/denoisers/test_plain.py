@@ -131,10 +131,12 @@ def test_what_takes_no_level_runs_in_pnp_pgd() -> None:
     y = problem.measure(x())
     expected = pm.pnp_pgd(lambda z, sigma: blur(z), y, problem)
     for denoiser in (blur, lambda z: blur(z), blur.forward):
-        run = pm.pnp_pgd(denoiser, y, problem, sigma=0.1, reference=denoiser)
+        run = pm.pnp_pgd(denoiser, y, problem, reference=denoiser)
         assert torch.equal(run.images, expected.images)
         assert run.mismatch is not None
         assert float(run.mismatch.max()) == 0
+        with pytest.raises(InputError, match="has no noise levels"):
+            pm.pnp_pgd(denoiser, y, problem, sigma=0.1)
 
 
 def test_what_needs_a_level_is_told_so_in_pnp_pgd() -> None:

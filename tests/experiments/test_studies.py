@@ -69,6 +69,14 @@ def test_cells_are_computed_once_and_again_when_their_code_changes(
     assert computed == [2, 3, 2, 3]
 
 
+def test_a_readme_written_by_hand_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# What this shows\n")
+    study = Study("one", "One", lambda work: [{"n": 1}], lambda s, work: {}, lambda cells: "1")
+    page = run_study(study, Work(tmp_path, ()), tmp_path)
+    assert page.read_text() == "# One\n\n1\n"
+    assert (tmp_path / "README.md").read_text() == "# What this shows\n"
+
+
 def test_only_the_cells_that_are_asked_for_are_computed(tmp_path: Path) -> None:
     def plan(work: Work) -> list[dict[str, Any]]:
         return [{"n": n, "parity": "odd" if n % 2 else "even"} for n in range(4)]
@@ -117,6 +125,13 @@ def test_denoising_of_a_tiny_network(
         assert len(cell["psnr"]["25"]) == 1
         assert cell["versions"]["proxmatch"]
         assert bool(cell["settings"]["identity"]) == (cell["settings"]["prior"] != "tv")
+    [tv] = [
+        cell
+        for cell in cells
+        if (cell["settings"]["prior"], cell["settings"]["domain"]) == ("tv", "faces")
+    ]
+    one = "{0:.2f} [{0:.2f}, {0:.2f}]".format(tv["psnr"]["25"][0])  # of one image
+    assert f"| {one} |" in text
     plain = {c["settings"]["domain"] for c in cells if c["settings"]["prior"] == "tv"}
     assert plain == {"faces", "histology", "photographs"}
 
@@ -132,7 +147,8 @@ def test_reconstruction_compares_with_the_better_baseline(
     monkeypatch.setattr("proxmatch.experiments.studies.priors.CHOSEN_ON", 1)
     page = run_study(STUDIES["reconstruction"], Work(data, (), 1), tmp_path)
     cells = [json.loads(f.read_text()) for f in (tmp_path / "cells").glob("*.json")]
-    assert len(cells) == 6
+    assert {cell["settings"]["domain"] for cell in cells} == {"faces", "photographs", "histology"}
+    assert len(cells) == 9
     filtered = next(
         cell
         for cell in cells

@@ -294,7 +294,7 @@ def test_a_denoiser_of_many_levels_keeps_its_strength_in_a_file(tmp_path: Path) 
 
 
 def test_wrong_levels_are_named(images: Tensor) -> None:
-    with pytest.raises(InputError, match="trained at one noise level"):
+    with pytest.raises(InputError, match="has no noise levels"):
         Relaxed(too_strong(images), 0.5, 0.1)
     model = expansive()
     for wrong in (0.0, -0.1, float("nan"), float("inf")):
@@ -306,6 +306,29 @@ def test_wrong_levels_are_named(images: Tensor) -> None:
         model(images, torch.tensor([0.1, 0.2, 0.1]))
     with pytest.warns(LevelWarning, match=r"0\.5 is outside \[0\.003, 0\.25\]"):
         model(images, 0.5)
+
+
+def test_a_level_that_is_asked_for_is_checked(images: Tensor) -> None:
+    problem = gaussian_deblurring(32, iterations=2)
+    with pytest.raises(InputError, match="has no noise levels"):
+        choose_strength(too_strong(images), images, problem, level=0.1)
+    for wrong in (0.0, -0.1, float("nan"), [0.1, 0.2], "0.1", True):
+        with pytest.raises(InputError, match="positive number"):
+            choose_strength(expansive(), images, problem, level=wrong)  # type: ignore[arg-type]
+
+
+def test_a_level_outside_the_trained_range_is_warned_of_once(images: Tensor) -> None:
+    problem, model = gaussian_deblurring(32, iterations=3), expansive()
+    message = r"0\.9 is outside \[0\.003, 0\.25\]"
+    y = problem.measure(images)
+    for run in (
+        lambda: choose_strength(model, images, problem, level=0.9),
+        lambda: pnp_pgd(model, y, problem, sigma=0.9),
+        lambda: pnp_pgd(model, y, problem, sigma=[0.9] * len(y)),
+    ):
+        with pytest.warns(LevelWarning, match=message) as told:
+            run()
+        assert [w.category for w in told].count(LevelWarning) == 1
 
 
 @pytest.mark.parametrize("kind", ["deblurring", "super-resolution"])

@@ -9,6 +9,7 @@ import torch
 from deepinv.models import TVDenoiser
 from torch import Tensor
 
+from proxmatch.denoisers.levels import as_level
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
 from proxmatch.transforms.strength import Tuned, tune
@@ -30,6 +31,9 @@ class TotalVariation:
             of the proximal map (weights up to 0.02).
     """
 
+    #: It has no noise levels.
+    conditional = False
+
     def __init__(self, weight: float, steps: int = 20) -> None:
         if not 0 < weight < float("inf"):
             raise InputError(f"the weight must be positive and finite, got {weight}")
@@ -38,6 +42,7 @@ class TotalVariation:
     @torch.no_grad()
     def __call__(self, x: Tensor, sigma: Any = None) -> Tensor:
         """Prox of weight * TV at x ``(B, C, H, W)``; the noise level is not used."""
+        as_level(sigma, x)  # refused if it is not one
         # No early stop: deepinv's looks at the whole batch, and one image would change another.
         solver = TVDenoiser(ths=self.weight, n_it_max=self.steps, tau=TAU, crit=0.0)
         out: Tensor = solver(x)

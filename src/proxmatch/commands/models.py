@@ -61,9 +61,28 @@ def _summary(denoiser: ProximalDenoiser) -> dict[str, Any]:
         "weights": sum(p.numel() for p in denoiser.parameters()),
         "sigma": denoiser.sigma,
         "L": None if heart is not denoiser else _lipschitz(heart),
-        "trained on": _at(record, "source") or _at(record, "data", "folder"),
-        "license": _at(record, "license"),
+        "trained on": _of_all(record, "source") or _at(record, "data", "folder"),
+        "license": _of_all(record, "license"),
     }
+
+
+def _of_all(record: object, key: str) -> str | None:
+    """What cards say of the images: that of the model, and those of the models it started from.
+
+    A dataset that several were trained on is named once.
+    """
+    found: dict[str, str] = {}
+    while isinstance(record, dict):
+        said = record.get(key)
+        if isinstance(said, str):
+            found.setdefault(_name(said), said)
+        record = record.get("start")
+    return "; ".join(found.values()) or None
+
+
+def _name(text: str) -> str:
+    """A dataset without its citation."""
+    return text.partition(",")[0]
 
 
 def _lipschitz(denoiser: ProximalDenoiser) -> Any:
@@ -95,7 +114,9 @@ def _short(value: object) -> str:
     """A short text for the list: two decimals, and no citation."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value).partition(",")[0]
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return ",\n".join(_name(text) for text in str(value).split("; "))
 
 
 def _readable(value: Any) -> Any:

@@ -34,8 +34,9 @@ from proxmatch.denoisers.inverse import (
     newton_cg,
     quasi_newton,
 )
+from proxmatch.denoisers.levels import as_level, checked_levels, extremes, warn
 from proxmatch.denoisers.networks import is_map
-from proxmatch.errors import InputError, LevelWarning, NotConvergedWarning
+from proxmatch.errors import InputError, NotConvergedWarning
 
 
 @dataclass(frozen=True)
@@ -130,12 +131,12 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         self.record: dict[str, Any] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Keep autocast away from what a family computes."""
+        """Keep autocast and bad noise levels away from what a family computes."""
         super().__init_subclass__(**kwargs)
         for name in vars(cls).keys() & EXACT:
-            setattr(cls, name, without_autocast(vars(cls)[name]))
+            setattr(cls, name, without_autocast(checked_levels(vars(cls)[name])))
         if "linearize" in vars(cls):
-            cls.linearize = _exact_linearization(cls.linearize)  # type: ignore[method-assign]
+            cls.linearize = _exact_linearization(checked_levels(cls.linearize))  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         number = sum(p.numel() for p in self.parameters())
@@ -147,9 +148,9 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
 
         Args:
             x: noisy images, ``(B, C, H, W)``.
-            sigma: noise level, a number or ``(B,)``, or ``(B, 1, H, W)`` where the denoiser takes
-                :attr:`maps`; None means the denoiser's own. Families that are not conditioned on
-                the noise level ignore it.
+            sigma: noise level, a number or one for each image, ``(B,)``, or ``(B, 1, H, W)`` where
+                the denoiser takes :attr:`maps`; None means the denoiser's own. Families that are
+                not conditioned on the noise level make no use of a valid one.
         """
 
     def __call__(self, x: Tensor, sigma: float | Tensor | None = None, **kwargs: Any) -> Tensor:
@@ -289,6 +290,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             near: what a formula gives is verified by :meth:`near` from u, not by a call of D.
         """
         u, start = self._inverse_arguments(u, initial)
+        sigma = as_level(sigma, u, unknown=not self.conditional)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
         with full_precision(), torch.no_grad():
             known = self._preimage(u, sigma) if near else None
@@ -403,42 +405,28 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
         Raises:
             InputError: no level is known, or it is not positive, or not one for each image.
         """
-        sigma = self.sigma if sigma is None else sigma
-        if sigma is None:
+        given = as_level(self.sigma if sigma is None else sigma, x)
+        if given is None:
             raise InputError(
                 "this denoiser is conditioned on the noise level; pass sigma, or set denoiser.sigma"
             )
         with torch.inference_mode(False):  # it becomes part of graphs
-            if isinstance(sigma, Tensor):
-                level = sigma.detach().to(x.device, x.dtype, copy=True)
+            if isinstance(given, Tensor):
+                level = given.detach().to(x.device, x.dtype, copy=True)
             else:  # filled in on the device, not sent to it
-                level = torch.full((), float(sigma), dtype=x.dtype, device=x.device)
+                level = torch.full((), given, dtype=x.dtype, device=x.device)
         if is_map(level):
             self._check_map(x, level)
-        elif level.numel() not in (1, len(x)):
-            raise InputError(
-                f"{level.numel()} noise levels for {len(x)} images; give one, or one for each"
-            )
         else:
             level = level.flatten()
-        if isinstance(sigma, Tensor):
-            if sigma.device.type != "cpu":  # looking at it would wait for the device
-                with torch.inference_mode(False):
-                    return level.expand(len(x), *level.shape[1:])
-            lowest, highest = (float(v) for v in sigma.detach().aminmax())
-        else:
-            lowest = highest = float(sigma)
-        if not 0 < lowest <= highest < float("inf"):
-            raise InputError(f"a noise level is a positive number, not {sigma}")
-        if self.levels is not None:
-            low, high = self.levels
+        on_device = isinstance(given, Tensor) and given.device.type != "cpu"
+        if self.levels is not None and not on_device:  # looking there would wait for the device
+            (low, high), (lowest, highest) = self.levels, extremes(given)
             if lowest < low * (1 - LEEWAY) or highest > high * (1 + LEEWAY):
                 units = "; divide levels of 8-bit images by 255" if highest > 1 else ""
-                warnings.warn(
+                warn(
                     f"the noise level {lowest if lowest < low else highest:.4g} is outside "
-                    f"[{low:g}, {high:g}], which this denoiser was trained for{units}",
-                    LevelWarning,
-                    stacklevel=4,
+                    f"[{low:g}, {high:g}], which this denoiser was trained for{units}"
                 )
         with torch.inference_mode(False):
             return level.expand(len(x), *level.shape[1:])

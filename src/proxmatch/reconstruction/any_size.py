@@ -20,6 +20,8 @@ from proxmatch.data import embedded
 from proxmatch.data.any_form import check_real, image_list
 from proxmatch.data.domain import LUMA
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser
+from proxmatch.denoisers.base import each
+from proxmatch.denoisers.levels import as_level, told_once
 from proxmatch.denoisers.tiles import TILE, tiled
 from proxmatch.errors import DivergenceWarning, InputError, SuspiciousWarning
 from proxmatch.plots.shown import ShownReconstruction
@@ -61,6 +63,7 @@ class Reconstruction(ShownReconstruction):
 
 
 @torch.no_grad()
+@told_once()
 def reconstruct(
     denoiser: AnyDenoiser,
     measurements: Any,
@@ -68,7 +71,7 @@ def reconstruct(
     *,
     options: Iterable[str] | Mapping[str, Any] = (),
     iterations: int | None = None,
-    sigma: float | None = None,
+    sigma: float | Sequence[float] | Tensor | None = None,
     tile: int = TILE,
     batch: int | None = None,
     on_step: Callable[[int], None] = lambda images: None,
@@ -85,8 +88,9 @@ def reconstruct(
             one.
         options: of a problem that is given by name, such as ``["factor=2"]``.
         iterations: number of steps, if not that of the problem.
-        sigma: noise level for the denoiser, if not its own. A denoiser of many levels that has
-            been given neither this nor a strength gets the one of :func:`at_strength`.
+        sigma: noise level for the denoiser, a number or one for each image, if not its own. A
+            denoiser of many levels that has been given neither this nor a strength gets the one of
+            :func:`at_strength`.
         tile: side of the tiles of the denoiser, in pixels.
         batch: images of one size handled together; as many as have 512 x 512 pixels by default.
         on_step: called after each step with the number of images that made it.
@@ -124,6 +128,8 @@ def reconstruct(
     elif sigma is None:
         denoiser = at_strength(denoiser, None, build)
     applied = tiled(denoiser, tile)
+    level = as_level(sigma, place.new_empty(len(given)))
+    levels = each(level)
 
     denoise = Watched(applied, lambda z, x, factor: on_step(len(z)))
     found: dict[int, tuple[Tensor, Status, int, tuple[Sign, ...]]] = {}
@@ -142,7 +148,7 @@ def reconstruct(
                 y,
                 solved,
                 record=("residual",),
-                sigma=sigma,
+                sigma=level if levels is None else levels[some],
                 iterations=iterations,
                 on_divergence="ignore",
             )
@@ -160,7 +166,7 @@ def reconstruct(
             f"the images {diverged} diverged and were left where they were; the denoiser expands: "
             "relax it, adapt it, or take fewer iterations",
             DivergenceWarning,
-            stacklevel=2,
+            stacklevel=4,
         )
     suspicious = [i for i, s in enumerate(status) if s is Status.SUSPICIOUS]
     if suspicious and on_divergence == "warn":
@@ -168,7 +174,7 @@ def reconstruct(
             f"the images {suspicious} are probably worse than what they were made from: "
             f"{'; '.join(dict.fromkeys(ADVICE[why[i][0]] for i in suspicious))}. {TRY}",
             SuspiciousWarning,
-            stacklevel=2,
+            stacklevel=4,
         )
     return Reconstruction(images_, status, steps, why)
 

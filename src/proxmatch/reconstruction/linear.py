@@ -102,12 +102,13 @@ def _both(
     drawn = torch.cat([prior.draw(1, size, seed) for prior in priors])
     theirs = measured(problem.physics, drawn, [0] * number, seed)
     initial = torch.cat([start, problem.initialization(theirs, problem.physics)])
+    filters = WienerOfEach(2 * priors, initial)
     run = pnp_pgd(
-        WienerOfEach(2 * priors, initial),
+        lambda z, place: filters(z, place - 1),
         torch.cat([y, theirs]),
         problem,
         record=(),
-        sigma=torch.arange(2 * number, device=start.device),  # a filter's number as its level
+        sigma=torch.arange(1, 2 * number + 1, device=start.device),  # a filter's place as its level
         iterations=STEPS,
         warm=STEPS,
         initial=initial,

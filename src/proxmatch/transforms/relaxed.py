@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.levels import NONE, number
 from proxmatch.errors import InputError
 from proxmatch.transforms.transformed import Transformed
 
@@ -71,13 +72,9 @@ class Relaxed(Transformed):
                 "potential t h + (1 - t) |x|^2 / 2 need not be convex"
             )
         if sigma is not None and not inner.conditional:
-            raise InputError(
-                "this denoiser was trained at one noise level and cannot be told another; leave "
-                "sigma out, and choose t"
-            )
-        if sigma is not None and not 0 < sigma < math.inf:
-            raise InputError(f"a noise level is a positive number, not {sigma}")
-        self.t, self.level, self.lipschitz = float(t), sigma, lipschitz
+            raise InputError(NONE)
+        level = None if sigma is None else number(sigma)
+        self.t, self.level, self.lipschitz = float(t), level, lipschitz
 
     @property
     def settings(self) -> dict[str, Any]:

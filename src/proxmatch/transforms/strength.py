@@ -37,6 +37,7 @@ from torch import Tensor
 
 from proxmatch._internal.hardware import bfloat16_is_fast
 from proxmatch.denoisers.base import ProximalDenoiser
+from proxmatch.denoisers.levels import told_once
 from proxmatch.denoisers.plain import AnyDenoiser
 from proxmatch.denoisers.spectrum import jacobian_spectrum
 from proxmatch.errors import InputError
@@ -190,6 +191,7 @@ def tune(
 
 
 @torch.no_grad()
+@told_once()
 def choose_strength(
     denoiser: AnyDenoiser,
     images: Any,
@@ -239,6 +241,8 @@ def choose_strength(
         [0.1, 1.0]
     """
     denoiser, images = fitted(denoiser, images)
+    if level is not None:  # refused before the work where it is not one
+        level = Relaxed(denoiser, 1.0, level).level
     score = _Simulation(images, problem, quality, iterations, seed)
     if denoiser.conditional:
         found = _two_numbers(denoiser, score, proximal, measured, level, stop)

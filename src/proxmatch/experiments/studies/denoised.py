@@ -23,7 +23,7 @@ from proxmatch.experiments.studies.priors import (
     images_of,
     prior_of,
 )
-from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
 from proxmatch.metrics import psnr
 
 LEVELS = (15, 25, 50)
@@ -90,13 +90,13 @@ def _pictures(domain: str, data: Path, count: int | None) -> list[Tensor]:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One table per set of images."""
+    """One table per set of images: the mean and its interval."""
     parts = []
     for domain in dict.fromkeys(cell["domain"] for cell in cells):
         rows = [
             [
                 cell["prior"],
-                *(f"{sum(v) / len(v):.2f}" for v in cell["psnr"].values()),
+                *(mean_and_interval(v, sign="") for v in cell["psnr"].values()),
                 str(len(cell["psnr"]["25"])),
             ]
             for cell in cells
@@ -107,4 +107,4 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(parts)
 
 
-DENOISING = Study("denoising", "Denoising, mean PSNR in dB", plan, compute, tables)
+DENOISING = Study("denoising", "Denoising, mean PSNR in dB [95 %]", plan, compute, tables)

@@ -24,7 +24,7 @@ from proxmatch.pnp import pnp_pgd
 #: Images reconstructed at once.
 TOGETHER = 10
 #: Domains that are reconstructed.
-ALL = ("faces", "photographs", "gray")
+ALL = ("faces", "photographs", "histology", "gray")
 
 
 def plan(work: Work) -> list[dict[str, Any]]:

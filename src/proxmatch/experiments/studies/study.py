@@ -23,6 +23,8 @@ from proxmatch.experiments.cells import Outcome, Store, address
 from proxmatch.experiments.collect import markdown as markdown
 
 RESAMPLES = 2000
+#: The file of the tables.
+TABLES = "tables.md"
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,10 @@ def run_study(
     *,
     on_cell: Callable[[int, int, str], None] = lambda done, all_, what: None,
 ) -> Path:
-    """Compute the cells that are missing, and write the tables of all that are there."""
+    """Compute the cells that are missing, and write the tables of all that are there.
+
+    The tables are a file of their own: a README beside it is never written.
+    """
     if not work.data.is_dir():
         raise InputError(f"{work.data} is not a folder; give the one that holds the images")
     store = Store(out / "cells")
@@ -82,9 +87,9 @@ def run_study(
         merged = [{**cell["settings"], **cell} for cell in cells]
         page = f"# {study.title}\n\n{study.tables(merged)}\n".encode()
         drawn = study.pictures(merged) if study.pictures is not None else {}
-        write_together(out, {**drawn, "README.md": page})
+        write_together(out, {**drawn, TABLES: page})
     on_cell(len(wanted), len(wanted), "")
-    return out / "README.md"
+    return out / TABLES
 
 
 def _kept(
@@ -108,9 +113,15 @@ def source_digest(study: Study) -> str:
     return code_digest(*CORE, "experiments/studies/priors.py", own or "", *study.code)
 
 
-def mean_and_interval(values: Sequence[float]) -> str:
-    """``mean [low, high]`` of values, with a 95 % bootstrap interval of the mean."""
+def mean_and_interval(values: Sequence[float], sign: str = "+") -> str:
+    """``mean [low, high]`` of values, with a 95 % bootstrap interval of the mean.
+
+    Args:
+        values: one for each image.
+        sign: ``+`` for differences, which are shown with their sign; empty for others.
+    """
     array = np.asarray(values, dtype=float)[None]
     resamples = Resampling.draw(1, array.shape[1], RESAMPLES, "study")
     found = interval(float(array.mean()), resamples.means(array))
-    return f"{found.effect:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+    effect, low, high = (f"{v:{sign}.2f}" for v in (found.effect, found.low, found.high))
+    return f"{effect} [{low}, {high}]"

@@ -1,6 +1,6 @@
 """deepinv's own tests of denoisers, with those of proxmatch in its registry.
 
-    python tools/deepinv_tests.py --out results/deepinv
+    python -m benchmarks.deepinv_tests --out results/deepinv
 
 The tests that are installed with deepinv are copied to a folder, the lists of denoisers in
 ``test_models.py`` are exchanged for ours, tests of one denoiser are given each of ours, and pytest
@@ -88,7 +88,7 @@ def main() -> None:
         file = there / "test_models.py"
         file.write_text(exchanged(file.read_text("utf-8")) + OURS, "utf-8")
         report = there / "report.xml"
-        subprocess.run(  # noqa: S603
+        subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", str(file), "-q", "-n0", "-p", "no:cacheprovider"),
                 *("-k", TESTS, f"--junitxml={report}", "--rootdir", str(there)),
@@ -131,11 +131,11 @@ def table(report: Path) -> str:
     counts = [r for results in rows.values() for r in results]
     lines = [
         "# deepinv's own tests of denoisers\n",
-        f"`tools/deepinv_tests.py`, deepinv {version('deepinv')}: {counts.count('passed')} of "
+        f"`benchmarks/deepinv_tests.py`, deepinv {version('deepinv')}: {counts.count('passed')} of "
         f"{len(counts)} pass. Levels come as numbers, vectors and maps, by position and by "
-        "keyword. `test_denoiser_perf` is left out: its marks are those of pretrained networks on "
-        "pictures that deepinv downloads. The weights of `gradient-step-of-dncnn` are random: a "
-        "test that asks for a gain in PSNR must fail with it.\n",
+        "keyword. `test_denoiser_perf` is left out: it expects the PSNR of pretrained networks on "
+        "pictures that deepinv downloads. The weights of `gradient-step-of-dncnn` are random, so "
+        "tests that ask for a gain in PSNR must fail with it.\n",
         "| test | denoiser | passed | what else |",
         "| --- | --- | --- | --- |",
     ]

@@ -1,4 +1,4 @@
-"""What new users tried, and tried again: lines for ``tools/transcript.py``.
+"""What new users tried, and tried again: lines for ``benchmarks/transcript.py``.
 
 Each entry is a title, what happened at first, and lines to run now: commands begin with ``$``,
 everything else is Python in one namespace. ``expected`` must be in what they print; what they raise

@@ -1,6 +1,6 @@
 """Networks of others and of one's own, from their files to a certificate.
 
-    python tools/own.py --data DATA --out results/own
+    python -m benchmarks.own --data DATA --out results/own
 
 DATA holds ``weights/`` (``ffdnet_color.pth`` and ``dncnn_color_blind.pth`` of KAIR),
 ``bsds/train``, ``cbsd68`` and ``celeba/``. For each network of :data:`NETWORKS` the lines of a user
@@ -221,8 +221,9 @@ def heading(found: dict[str, Any]) -> str:
     dashes = " | ".join("---" for _ in LEVELS)
     lines = [
         "# Networks of others and of one's own\n",
-        "`tools/own.py`: the lines of a user, from the file of a network to a certificate, run as "
-        "they stand below with what they print. FFDNet and DnCNN are the published files of KAIR. "
+        "`benchmarks/own.py`: the lines of a user, from the file of a network to a certificate, "
+        "run as they stand below with what they print. FFDNet and DnCNN are the published files of "
+        "KAIR. "
         f"PSNR in dB on {PICTURES} crops of CBSD68 (48 x 48), by noise level; the training takes "
         "crops of BSDS.\n",
         f"| denoising | | {levels} |",

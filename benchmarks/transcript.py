@@ -1,6 +1,6 @@
 """Every command on real pictures, and wrong uses, as they look in a terminal of 80 columns.
 
-    python tools/transcript.py --data DATA --experiment RUN --out results/transcripts
+    python -m benchmarks.transcript --data DATA --experiment RUN --out results/transcripts
 
 DATA holds ``celeba/``, ``brecahad/`` and ``cbsd68/``; RUN is what ``reproduce`` wrote, without
 which ``report`` is left out. A few small files are laid out in a folder, in which the commands
@@ -8,8 +8,8 @@ of ``RIGHT`` and ``WRONG`` run one after the other. Writes README.md and a page 
 for those of ``--chapter``), and ends with exit code 1 if a command did not end as it should: right
 uses with the exit code beside them, wrong uses with 2, on one screen and without a traceback.
 
-With ``--tried`` it runs ``tools/tried.py`` instead, what new users tried and where they were stuck,
-and writes ``tried-again.md``. For that DATA holds ``xray/`` and ``weights/`` too.
+With ``--tried`` it runs ``benchmarks/tried.py`` instead, what new users tried and where they were
+stuck, and writes ``tried-again.md``. For that DATA holds ``xray/`` and ``weights/`` too.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from tried import OBSTACLES, SETUP, TABLE, Tried
 
 import proxmatch as pm
+from benchmarks.tried import OBSTACLES, SETUP, TABLE, Tried
 from proxmatch._internal.files import write_together
 from proxmatch.cli import run
 from proxmatch.data import encode_image, read_file
@@ -266,8 +266,8 @@ def chapters(faults: list[str], wanted: str = "") -> Iterator[tuple[str, str]]:
     yield (
         "README.md",
         "# Transcripts\n\n"
-        f"`tools/transcript.py`: {number} right and {len(WRONG)} wrong uses of the command line on "
-        "faces (CelebA), histology (BreCaHAD) and photographs (CBSD68), in a terminal of "
+        f"`benchmarks/transcript.py`: {number} right and {len(WRONG)} wrong uses of the command "
+        "line on faces (CelebA), histology (BreCaHAD) and photographs (CBSD68), in a terminal of "
         "80 columns. DATA holds a few of these pictures, OUT is where commands write. Short "
         "trainings and few images: they show the commands, not what the methods can do.\n\n"
         f"{contents}\n- [What new users tried, tried again](tried-again.md)\n",
@@ -315,9 +315,9 @@ def wrong_uses(faults: list[str]) -> Iterator[str]:
 def again(faults: list[str]) -> Iterator[str]:
     """The page of what was tried before, piece by piece."""
     yield (
-        "# Tried again\n\n`tools/transcript.py --tried`: what new users tried, what happened to "
-        "them then, and what happens now. Pictures and budgets are small: these lines show what is "
-        "said, not what the methods can do.\n"
+        "# Tried again\n\n`benchmarks/transcript.py --tried`: what new users tried, what happened "
+        "to them then, and what happens now. Pictures and budgets are small: these lines show what "
+        "is said, not what the methods can do.\n"
     )
     guides = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.rst"))}
     space = {"README": (ROOT / "README.md").read_text(), "GUIDES": guides, "killed": killed}
@@ -364,7 +364,7 @@ def said(entry: Tried, space: dict[str, object]) -> str:
 def killed(text: str) -> None:
     """Run a command in a process of its own, and end it with SIGKILL after its first checkpoint."""
     command = [sys.executable, "-m", "proxmatch", *shlex.split(text)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     state = Path(shlex.split(text)[-1]) / "state.safetensors"
     while process.poll() is None and not state.exists():
         time.sleep(0.05)
@@ -416,7 +416,7 @@ def lay_out(data: Path) -> None:
 
 
 def lay_out_more(data: Path) -> None:
-    """What the lines of ``tools/tried.py`` need beside that."""
+    """What the lines of ``benchmarks/tried.py`` need beside that."""
     here = Path("DATA")
     (here / "gray").mkdir()
     xray = Image.open(sorted((data / "xray").glob("*.jpg"))[0]).convert("L").resize((256, 256))
