@@ -11,7 +11,7 @@ goes to ``src/proxmatch/weights/NAME`` in half precision, with its card (``confi
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -118,9 +118,9 @@ DOMAINS = {
 #: A long second stage: larger crops, half the rates.
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
 #: A third one: crops as wide as the network looks, and large levels more often.
-WIDER = Stage(26_000, gentle=0.5, crop=128, batch=2, seed=2, mixed=True, power=1.0)
+WIDER = Stage(18_000, gentle=0.5, crop=128, batch=2, seed=2, mixed=True, power=1.0)
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER, WIDER)),
+    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
     "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
     "gs-faces": Model(
         "faces",
@@ -128,7 +128,7 @@ MODELS = {
         (
             Stage(3_000, gentle=0.4),
             Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1),
-            replace(WIDER, steps=18_000),
+            WIDER,
         ),
         start="gs-photographs",
     ),
