@@ -547,7 +547,10 @@ def test_what_deepinv_passes_along_is_accepted(name: str) -> None:
     assert torch.equal(model(x, sigma=level), model(x, level))
 
 
-WRONG = (0.0, -1, float("nan"), float("inf"), [0.1] * 3, [0.1, 0.0], "0.1", True, torch.zeros(2))
+WRONG = (
+    0.0, -1, float("nan"), float("inf"), [0.1] * 3, [0.1, 0.0], "0.1", True, torch.zeros(2),
+    torch.tensor([0.1, torch.nan]),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(DENOISERS))

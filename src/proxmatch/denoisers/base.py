@@ -290,7 +290,7 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
             near: what a formula gives is verified by :meth:`near` from u, not by a call of D.
         """
         u, start = self._inverse_arguments(u, initial)
-        sigma = as_level(sigma, u, unknown=not self.conditional)
+        sigma = as_level(sigma, u)
         tolerance = default_tolerance(u.dtype) if tolerance is None else tolerance
         with full_precision(), torch.no_grad():
             known = self._preimage(u, sigma) if near else None

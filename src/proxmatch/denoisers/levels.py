@@ -29,7 +29,7 @@ T = TypeVar("T")
 _given: ContextVar[set[str] | None] = ContextVar("given", default=None)
 
 
-def as_level(sigma: Any, x: Tensor, *, unknown: bool = False) -> float | Tensor | None:
+def as_level(sigma: Any, x: Tensor) -> float | Tensor | None:
     """A noise level for images, as a number or a tensor; None stays None.
 
     Args:
@@ -37,7 +37,6 @@ def as_level(sigma: Any, x: Tensor, *, unknown: bool = False) -> float | Tensor 
             or a map, ``(B, 1, H, W)``. The values of a tensor on another device than the CPU are
             not looked at, which would wait for the device.
         x: the images, one along the first dimension.
-        unknown: whether NaN in a tensor stands for a level that nobody knows.
 
     Raises:
         InputError: it is none of these, not positive, or not one for each image.
@@ -59,7 +58,7 @@ def as_level(sigma: Any, x: Tensor, *, unknown: bool = False) -> float | Tensor 
             f"{level.numel()} noise levels for {len(x)} images; give one, or one for each"
         )
     if level.device.type == "cpu":
-        lowest, highest = extremes(level.nan_to_num(1.0) if unknown and given else level)
+        lowest, highest = extremes(level)
         if not 0 < lowest <= highest < float("inf"):
             raise InputError(f"a noise level is a positive number, not {sigma}")
     return level if given else level.to(x.device, x.dtype)
@@ -95,11 +94,10 @@ def checked_levels(method: Callable[..., T]) -> Callable[..., T]:
     def call(*args: Any, **named: Any) -> T:
         x = args[1] if len(args) > 1 else named.get(names[1])
         if isinstance(x, Tensor) and x.ndim == 4:  # other images are refused by the method
-            unknown = not args[0].conditional
             if named.get("sigma") is not None:
-                named["sigma"] = as_level(named["sigma"], x, unknown=unknown)
+                named["sigma"] = as_level(named["sigma"], x)
             elif len(args) > place and args[place] is not None:
-                level = as_level(args[place], x, unknown=unknown)
+                level = as_level(args[place], x)
                 args = (*args[:place], level, *args[place + 1 :])
         return method(*args, **named)
 

@@ -23,6 +23,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from proxmatch._internal.randomness import generator_of
 from proxmatch.denoisers import GradientStep, ProximalDenoiser
+from proxmatch.denoisers.gradient_step import SIGMA
 from proxmatch.errors import CheckpointError, InputError
 from proxmatch.learning import state as states
 from proxmatch.learning.muon import Muon, is_matrix
@@ -427,14 +428,16 @@ def schedule(settings: TrainingSettings, step: int) -> float:
 
 
 def share(batch: Batch, rank: int, processes: int, denoiser: ProximalDenoiser) -> Batch:
-    """The part of a batch that one process works on, where its model is, with the model's sigma."""
+    """The part of a batch that one process works on, where its model is.
+
+    Query points have the model's sigma; where it has none, any level will do.
+    """
     mine = slice(rank, None, processes)
     place = next(denoiser.parameters())
     keys = None if batch.keys is None else batch.keys[mine]
     level = None
     if batch.level is not None:
-        own = math.nan if denoiser.sigma is None else denoiser.sigma
-        level = batch.level[mine].to(place).nan_to_num(own)
+        level = batch.level[mine].to(place).nan_to_num(denoiser.sigma or SIGMA)
     return Batch(batch.noisy[mine].to(place), batch.clean[mine].to(place), keys, level)
 
 

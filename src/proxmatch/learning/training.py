@@ -15,6 +15,7 @@ from proxmatch._internal.provenance import versions
 from proxmatch._internal.randomness import fingerprint, generator_of
 from proxmatch.data import HeldImages, ImageDomain, open_images
 from proxmatch.denoisers import ProximalDenoiser, new, save
+from proxmatch.denoisers.gradient_step import SIGMA
 from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 COLOR_SAMPLE = 512
-#: Steps, crops and level of a short training that starts from a denoiser.
-SHORT, CROP, SIGMA = 1000, 64, 0.05
+#: Steps and crops of a short training that starts from a denoiser.
+SHORT, CROP = 1000, 64
 
 
 @dataclass(frozen=True, repr=False)
