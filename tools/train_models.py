@@ -11,7 +11,7 @@ goes to ``src/proxmatch/weights/NAME`` in half precision, with its card (``confi
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -119,9 +119,17 @@ DOMAINS = {
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
 #: A third one: crops as wide as the network looks, and large levels more often.
 WIDER = Stage(18_000, gentle=0.5, crop=128, batch=2, seed=2, mixed=True, power=1.0)
+#: The same with twice the crops a step, and with more blocks at the coarse scales. Models that
+#: start from ``gs-photographs`` started from the one before this stage.
+DEEPER = replace(WIDER, steps=14_000, batch=4, seed=3, blocks=(1, 2, 3))
 MODELS = {
-    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER)),
-    "gs-grey": Model("grey", "gs-scaled", (Stage(2_500, gentle=0.4),), start="gs-photographs"),
+    "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER, DEEPER)),
+    "gs-grey": Model(
+        "grey",
+        "gs-scaled",
+        (Stage(2_500, gentle=0.4), replace(DEEPER, steps=7_000)),
+        start="gs-photographs",
+    ),
     "gs-faces": Model(
         "faces",
         "gs-scaled",
@@ -129,6 +137,7 @@ MODELS = {
             Stage(3_000, gentle=0.4),
             Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1),
             WIDER,
+            replace(DEEPER, steps=5_000, gentle=0.4),
         ),
         start="gs-photographs",
     ),

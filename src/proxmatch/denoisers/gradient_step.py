@@ -31,6 +31,7 @@ from torch.func import vjp
 
 from proxmatch._internal.hardware import without_autocast
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
+from proxmatch.denoisers.convolutions import QuickPullback
 from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
 from proxmatch.denoisers.networks import DnCNN, DRUNet, FFDNet, Network, is_map
 from proxmatch.denoisers.smoothing import SHARPNESS, kinks, smooth
@@ -382,9 +383,16 @@ class GradientStep(ProximalDenoiser):
 
     def _grad_g(self, x: Tensor, sigma: Tensor | None, create_graph: bool) -> Tensor:
         """Grad g(x) for an x that requires a gradient."""
-        n = self._network(x, sigma)
-        r = x - n
-        (jtr,) = torch.autograd.grad(n, x, r, create_graph=create_graph)
+        if create_graph and any(p.requires_grad for p in self.parameters()):
+            quick = QuickPullback()
+            with quick:
+                n = self._network(x, sigma)
+            r = x - n
+            jtr = quick.pullback(n, x, r)
+        else:
+            n = self._network(x, sigma)
+            r = x - n
+            (jtr,) = torch.autograd.grad(n, x, r, create_graph=create_graph)
         return r - jtr
 
     def _network(self, x: Tensor, sigma: Tensor | None) -> Tensor:
