@@ -16,7 +16,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from proxmatch._internal.hardware import bfloat16_is_fast
 from proxmatch._internal.randomness import generator_of
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import GradientStep
@@ -38,8 +40,10 @@ PROBLEMS = ("deblurring", "super-resolution", "inpainting 70")
 #: Noise levels of the networks of the steps at the start; they are trained too.
 LEVELS = (0.1, 0.05, 0.03)
 #: Steps of the training, pairs a step and side of their crops.
-STEPS, BATCH, CROP = 1200, 4, 64
+STEPS, BATCH, CROP = 14_000, 4, 64
 RATE, WARMUP, CLIP = 5e-4, 50, 0.1
+#: The weights are a mean in which those of k steps before count this to the power of k.
+AVERAGING = 0.997
 #: Side of the images that the crops are cut from.
 SIDE = 128
 #: Images reconstructed at once.
@@ -62,11 +66,15 @@ class Unrolled(nn.Module):
         self.log_levels = nn.Parameter(torch.tensor(LEVELS).log())
 
     def forward(self, y: Tensor, problem: Problem) -> Tensor:
-        """Images from measurements."""
+        """Images from measurements; in a training, with the networks in bfloat16 if it is fast."""
+        fast = self.training and bfloat16_is_fast(y.device)
+        mixed = torch.autocast(y.device.type, torch.bfloat16, enabled=fast)
         x = problem.initial(y)
         for network, log_level in zip(self.networks, self.log_levels, strict=True):
             residual = problem.physics.A(x) - y
-            x = network(x - problem.eta * problem.physics.A_adjoint(residual), log_level.exp())
+            z = x - problem.eta * problem.physics.A_adjoint(residual)
+            with mixed:
+                x = network(z, log_level.exp())
         return x
 
 
@@ -110,6 +118,7 @@ def trained(settings: Mapping[str, Any], work: Work) -> tuple[Unrolled, list[flo
         optimizer,
         lambda k: min(1, (k + 1) / WARMUP) * (0.51 + 0.49 * float(np.cos(np.pi * k / steps))),
     )
+    mean = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(AVERAGING))  # type: ignore[no-untyped-call]
     losses = []
     for step in range(steps):
         clean = draw(BATCH, generator_of(seed, step, "images"))
@@ -123,8 +132,10 @@ def trained(settings: Mapping[str, Any], work: Work) -> tuple[Unrolled, list[flo
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         schedule.step()
+        mean.update_parameters(model)
         losses.append(loss.item())
     parts = np.array_split(losses, min(10, steps))
+    model.load_state_dict(mean.module.state_dict())
     return model.eval(), [round(float(part.mean()), 6) for part in parts]
 
 
