@@ -122,6 +122,8 @@ WIDER = Stage(18_000, gentle=0.5, crop=128, batch=2, seed=2, mixed=True, power=1
 #: The same with twice the crops a step, and with more blocks at the coarse scales. Models that
 #: start from ``gs-photographs`` started from the one before this stage.
 DEEPER = replace(WIDER, steps=14_000, batch=4, seed=3, blocks=(1, 2, 3))
+#: A short one with large batches and small steps.
+FINISH = replace(DEEPER, steps=1_500, gentle=0.15, batch=8, seed=4)
 MODELS = {
     "gs-photographs": Model("photographs", "gs-scaled", (Stage(9_500), LONGER, DEEPER)),
     "gs-grey": Model(
@@ -138,6 +140,7 @@ MODELS = {
             Stage(9_000, gentle=0.5, crop=80, batch=3, seed=1),
             WIDER,
             replace(DEEPER, steps=5_000, gentle=0.4),
+            FINISH,
         ),
         start="gs-photographs",
     ),
