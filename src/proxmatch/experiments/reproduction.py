@@ -25,6 +25,7 @@ from proxmatch.experiments.scales import Scale, bounded
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.experiments.tables import Table
 from proxmatch.experiments.work import Workshop
+from proxmatch.methods import FAMILIES
 
 RUN = "run.json"
 #: Seconds between two checks of the finished cells.
@@ -55,7 +56,7 @@ def reproduce(
     out: str | Path,
     source: str | Path | None = None,
     target: str | Path | None = None,
-    families: Sequence[str] = ("lpn", "gs"),
+    families: Sequence[str] = tuple(FAMILIES),
     engine: EngineName = "local",
     address: str | None = None,
     workers: int | None = None,
