@@ -13,7 +13,7 @@ from proxmatch._internal.palette import BLACK
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
-from proxmatch.experiments.findings import Findings
+from proxmatch.experiments.findings import Contrast, Findings
 from proxmatch.methods import FAMILIES, INK, METHODS, family_label, title
 from proxmatch.records import SOURCE, Setting
 
@@ -55,12 +55,7 @@ def budgets(
                     [places[n] for n, _ in known], center, np.abs(ends - center), capsize=3,
                     lw=1.6, ms=5, **drawn_as(method),
                 )  # fmt: skip
-                lines += [
-                    {"family": family, "method": method, "n": n, "value": value,
-                     "mean": c.found.effect, "low": c.found.low, "high": c.found.high,
-                     "sets": c.sets, "images": c.images}
-                    for n, c in known
-                ]  # fmt: skip
+                lines += [_line(family, method, n, value, c) for n, c in known]
             for method in ("source", "reference"):
                 kind = SOURCE if method == "source" else ""
                 one = _mean(evidence, Setting(family, kind, method, 0, problem), value)
@@ -68,9 +63,7 @@ def budgets(
                     continue
                 look = {k: v for k, v in drawn_as(method).items() if not k.startswith("marker")}
                 handles[method] = axis.axhline(one.found.effect, lw=1.4, **look)
-                lines.append({"family": family, "method": method, "n": 0, "value": value,
-                              "mean": one.found.effect, "low": one.found.low,
-                              "high": one.found.high, "sets": 1, "images": one.images})  # fmt: skip
+                lines.append(_line(family, method, 0, value, one))
             if value == "gap":
                 axis.set_yscale("log")
                 _plain(axis.yaxis)
@@ -192,8 +185,15 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _mean(evidence: Findings, arm: Setting, value: str) -> Any:
+def _mean(evidence: Findings, arm: Setting, value: str) -> Contrast | None:
     return evidence.contrast([arm], value, lambda means: means[0], f"mean {arm} {value}")
+
+
+def _line(family: str, method: str, n: int, value: str, contrast: Contrast) -> Line:
+    where = {"family": family, "method": method, "n": n, "value": value}
+    found = contrast.found
+    numbers = {"mean": found.effect, "low": found.low, "high": found.high}
+    return {**where, **numbers, "sets": contrast.sets, "images": contrast.images}
 
 
 def _curve(found: Sequence[ReconstructionScores], wanted: Setting) -> Array | None:

@@ -135,7 +135,7 @@ def paper_table(
         wanted += [(method, n) for n in budgets for method in ("mse", known.proposed)]
         rows: list[tuple[Entry, ...]] = []
         for method, n in wanted:
-            cells = _cells(found, family, method, n, problem, "paper", SOURCE)
+            cells = _cells(found, Setting(family, SOURCE, method, n, problem))
             if not cells:
                 continue
             said = reported().get((problem, family, method, n))
@@ -175,7 +175,9 @@ def main_table(found: Sequence[ReconstructionScores], problems: Sequence[str]) -
                 images: set[int] = set()
                 for problem in problems:
                     for relaxation in ("paper", "chosen"):
-                        cells = _cells(found, family, method, n, problem, relaxation, source)
+                        cells = _cells(
+                            found, Setting(family, source, method, n, problem, relaxation)
+                        )
                         sets |= {r.label.set for r in cells}
                         images |= {len(r.ids) for r in cells}
                         entries.append(_spread(cells))
@@ -218,7 +220,7 @@ def overview(found: Sequence[ReconstructionScores], problems: Sequence[str]) -> 
                 entries: list[Entry] = []
                 for problem in problems:
                     plain, chosen = (
-                        _cells(own, family, method, n, problem, relaxation, SOURCE)
+                        _cells(own, Setting(family, SOURCE, method, n, problem, relaxation))
                         for relaxation in ("paper", "chosen")
                     )
                     entries += [_mean(plain, "psnr", 2), _mean(chosen, "psnr", 2)]
@@ -265,17 +267,9 @@ def _on_shared(found: Sequence[ReconstructionScores]) -> list[ReconstructionScor
 _COLUMNS = (("psnr", 1.0, 2), ("ssim", 100.0, 1), ("gap", 1.0, 2), ("lipschitz", 1.0, 2))
 
 
-def _cells(
-    found: Iterable[ReconstructionScores],
-    family: str,
-    method: str,
-    n: int,
-    problem: str,
-    relaxation: str,
-    source: str,
-) -> list[ReconstructionScores]:
-    wanted = {Setting(family, own, method, n, problem, relaxation) for own in ("", source)}
-    return [r for r in found if r.label.setting in wanted]
+def _cells(found: Iterable[ReconstructionScores], wanted: Setting) -> list[ReconstructionScores]:
+    """Those of a setting; rows without a source are there for every one."""
+    return [r for r in found if r.label.setting in (wanted, replace(wanted, source=""))]
 
 
 def _value(cells: Sequence[ReconstructionScores], name: str, scale: float, digits: int) -> Entry:
