@@ -239,7 +239,7 @@ def _check_folder(out: Path, resume: bool) -> None:
 
 
 def _passing(path: Path) -> bool:
-    """Whether this is all that a run leaves that was killed before it wrote anything."""
+    """Whether a run that was killed before it wrote any result may have left this behind."""
     return path.is_dir() or path.name == LOCK or path.name.endswith(UNFINISHED)
 
 

@@ -221,7 +221,7 @@ def _controls(at: Setting) -> Iterator[Driver]:
 
 
 def _turned(drivers: Iterable[Driver]) -> Iterator[Driver]:
-    """The same for a value that is better when smaller."""
+    """The same drivers for a value that is better when it is smaller."""
     for driver in drivers:
         yield replace(driver, arms=(driver.arms[1], driver.arms[0]))
 

@@ -189,7 +189,7 @@ def _sources(source: str, work: Work) -> list[str]:
 
 
 def _channels(prior: str) -> int | None:
-    """Of the images that a prior is for; None for any."""
+    """The number of channels that a prior takes; None for any."""
     if prior in BASELINES:
         return None
     return getattr(prior_of(prior), "channels", 3)
