@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -111,7 +111,9 @@ def reproduce(
     data = look(scale, source, target)
     todo = plan(scale, data, families, models)
     identity = _identity(scale, data, todo)
-    with _owned(out, place):
+    with ExitStack() as stack:
+        for folder in {out.resolve(): out, place.resolve(): place}.values():  # may be the same
+            stack.enter_context(owned(folder))
         _check_folder(out, resume)  # again: now nobody else writes to it
         before = _before(out, identity)
         known = {**before.get("models", {}), **identity["models"]}
@@ -173,15 +175,6 @@ def reproduce(
             publish(finished=False)
             raise
         return Reproduction(out, publish(finished=True), len(planned), computed)
-
-
-@contextmanager
-def _owned(*folders: Path) -> Iterator[None]:
-    """Own folders, two of which may be the same."""
-    with ExitStack() as all_:
-        for folder in {folder.resolve(): folder for folder in folders}.values():
-            all_.enter_context(owned(folder))
-        yield
 
 
 def _scale(
