@@ -16,10 +16,10 @@ from proxmatch._internal.palette import SKY
 from proxmatch.denoisers import LPN, LPNConfig
 from proxmatch.errors import InputError
 from proxmatch.experiments.figures import drawn_as
-from proxmatch.experiments.tables import main_table
+from proxmatch.experiments.tables import main_table, overview, paper_table
 from proxmatch.learning import TrainingSettings, adapt
 from proxmatch.losses import LOSSES, register_loss
-from proxmatch.methods import METHODS, offered, register, title
+from proxmatch.methods import FAMILIES, METHODS, FamilyInTables, offered, register, title
 from proxmatch.problems import gaussian_deblurring
 from proxmatch.report.method_styles import styles
 from tests.experiments.made_up import made_up
@@ -74,6 +74,17 @@ def test_tables_figures_page_and_documentation_know_it(monkeypatch: pytest.Monke
     page = ["before\n\n.. method-table::\n\nafter\n"]
     import_module("problem_table").insert(None, "adapt", page)
     assert "* - `soft`\n     - fine-tuning with a smooth absolute error\n" in page[0]
+
+
+def test_tables_know_a_made_up_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [made_up("shrink", method, 1, [30.0], gap=[1.0]) for method in ("mse", "l1")]
+    assert "*shrink*" in main_table(rows, ["deblurring"]).markdown()
+    monkeypatch.setitem(FAMILIES, "shrink", FamilyInTables("SHRINK", "a shrinkage", "l1"))
+    assert "*SHRINK*" in main_table(rows, ["deblurring"]).markdown()
+    assert "SHRINK-MSE" in overview(rows, ["deblurring"]).markdown()
+    table = paper_table(rows, "deblurring", (1,)).markdown()
+    assert "*SHRINK proximal denoiser*" in table
+    assert "SHRINK-L1" in table
 
 
 def test_the_command_line_knows_it() -> None:

@@ -131,13 +131,40 @@ register("wiener", "Wiener filter", "baseline", BROWN, "dashdot", "square", Fals
 register("tv", "total variation", "baseline", BROWN, "dashed", "triangle", False)
 # fmt: on
 
-#: The families of the experiment: what to call them in a table, and in full.
-FAMILIES = {"lpn": "LPN", "gs": "GS"}
-LONG_FAMILIES = {"lpn": "learned proximal network", "gs": "gradient-step denoiser"}
-#: The adaptation that the paper proposes, by family.
-PROPOSED = {"lpn": "pm", "gs": "adapm"}
-#: The family under which baselines stand in the tables: they have no denoiser of either.
+
+@dataclass(frozen=True)
+class FamilyInTables:
+    """A family of denoisers in the experiment.
+
+    Attributes:
+        label: what to call it in a table.
+        long: what to call it in a sentence.
+        proposed: the adaptation that is proposed for it.
+    """
+
+    label: str
+    long: str
+    proposed: str
+
+
+#: The families of the experiment, in the order of its tables.
+FAMILIES: dict[str, FamilyInTables] = {
+    "lpn": FamilyInTables("LPN", "learned proximal network", "pm"),
+    "gs": FamilyInTables("GS", "gradient-step denoiser", "adapm"),
+}
+#: The family under which baselines stand in the tables: they have no denoiser.
 BASELINE = "baseline"
+
+
+def family_label(family: str) -> str:
+    """What to call a family in a table; one that is not known is called by its name.
+
+    Example:
+        >>> family_label("gs"), family_label("baseline")
+        ('GS', 'no learned prior')
+    """
+    known = FAMILIES.get(family)
+    return known.label if known else "no learned prior" if family == BASELINE else family
 
 
 def title(method: str, family: str) -> str:
@@ -151,7 +178,7 @@ def title(method: str, family: str) -> str:
     if row.role == "baseline":
         return row.label
     between = "-" if row.role in ("model", "adapted") else ", "
-    return FAMILIES.get(family, "") + between + row.label
+    return family_label(family) + between + row.label
 
 
 def offered() -> dict[str, Method]:

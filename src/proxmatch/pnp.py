@@ -48,7 +48,7 @@ OnDivergence = Literal["warn", "ignore"]
 
 
 class Status(StrEnum):
-    """How the iteration of an image ended; :func:`reconstruct` says whether it is suspicious."""
+    """How the iteration of an image ended; ``suspicious`` is what ``reconstruct`` may find."""
 
     COMPLETED = "completed"
     CONVERGED = "converged"

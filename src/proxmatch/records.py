@@ -141,7 +141,7 @@ class Manifest(_Part):
 
     @property
     def command(self) -> str:
-        """What makes the run again."""
+        """The command that repeats the run."""
         source = self.data.get("source")
         embedded = isinstance(source, dict) and "embedded" in source
         words = ["proxmatch reproduce", self.scale]

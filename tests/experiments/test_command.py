@@ -9,7 +9,7 @@ from PIL import Image
 
 from proxmatch._internal.files import UNFINISHED
 from proxmatch.cli import run
-from proxmatch.commands import _experiment
+from proxmatch.commands import reproduce
 from proxmatch.errors import EngineError
 from proxmatch.experiments import engines, outputs
 from proxmatch.experiments.reproduction import Reproduction
@@ -149,7 +149,7 @@ def test_tables_that_do_not_fit_stay_in_their_files(
     tables = [paper_table(found, "deblurring", (5,)), main_table(found, problems)]
     result = Reproduction(tmp_path, [*tables, overview(found, problems)], 9, 4)
     page = tmp_path / "report.html"
-    monkeypatch.setattr(_experiment, "run", lambda *arguments, **options: (result, page))
+    monkeypatch.setattr(reproduce, "_run", lambda *arguments, **options: (result, page))
     monkeypatch.setenv("COLUMNS", str(width))
     assert run(["reproduce", "quick", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out

@@ -21,7 +21,7 @@ WAITING = 8
 
 
 def write_together(folder: Path, files: dict[str, bytes]) -> None:
-    """Write all files beside their places and to the disk, then move them there.
+    """Write all files under temporary names, flush them to the disk, and move them into place.
 
     Args:
         folder: an existing folder.

@@ -54,7 +54,7 @@ def full_precision() -> Iterator[None]:
 
 
 def without_autocast(function: Callable[P, T]) -> Callable[P, T]:
-    """The function in the precision of its arguments, also where autocast is on."""
+    """The function in the precision of its arguments, even where autocast is on."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

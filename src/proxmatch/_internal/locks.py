@@ -27,7 +27,7 @@ LOCK = ".proxmatch.lock"
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Make a folder if needed, and own it for the length of the block; a new one left empty goes.
+    """Make a folder if needed, and own it for the length of the block; remove it if left empty.
 
     What an earlier owner left half written, because it was killed, is removed.
 

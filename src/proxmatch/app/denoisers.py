@@ -132,13 +132,11 @@ def largest_step(denoiser: ProximalDenoiser) -> float:
 
 def choices() -> list[dict[str, Any]]:
     """What can be chosen, as JSON values: name, label, and the ends of the slider."""
-    found = []
-    for name in shipped():
-        denoiser = load(name)
-        found.append(described(name, denoiser))
-    found.append({"name": "tv", "label": PLAIN["tv"], "low": 0.0005, "high": 0.2, "kind": "weight"})
-    found.append({"name": "none", "label": PLAIN["none"], "low": None, "high": None, "kind": None})
-    return found
+    return [
+        *(described(name, load(name)) for name in shipped()),
+        {"name": "tv", "label": PLAIN["tv"], "low": 0.0005, "high": 0.2, "kind": "weight"},
+        {"name": "none", "label": PLAIN["none"], "low": None, "high": None, "kind": None},
+    ]
 
 
 def described(name: str, denoiser: ProximalDenoiser) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Cancelled(BaseException):
 
 @dataclass(eq=False)
 class Job:
-    """A piece of work of a page. The thread writes, the server reads; ``lock`` is between them."""
+    """A piece of work of a page. The thread writes and the server reads, both under ``lock``."""
 
     work: Callable[[Job], None]
     page: str
@@ -200,7 +200,7 @@ def _end(job: Job, status: JobStatus, error: str = "") -> None:
 
 @contextmanager
 def _cancellable(job: Job) -> Iterator[None]:
-    """Look at every call of a network of this thread whether the job was cancelled."""
+    """Check at every call of a network in this thread whether the job was cancelled."""
     thread = threading.get_ident()
 
     def look(module: nn.Module, inputs: Any) -> None:

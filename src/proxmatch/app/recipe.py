@@ -16,7 +16,7 @@ def lines(wish: Wish, ready: Ready, channels: int) -> tuple[str, str]:
 
 
 def command(wish: Wish, ready: Ready) -> str:
-    """On the command line; plain methods are there in Python alone."""
+    """The command; plain methods can be run from Python only."""
     if ready.name in ("tv", "none"):
         return "# plain methods are run from Python"
     parts = ["proxmatch", "reconstruct", ready.name if ready.usual else "denoiser", "picture.png"]
@@ -30,7 +30,7 @@ def command(wish: Wish, ready: Ready) -> str:
 
 
 def python(wish: Wish, ready: Ready, channels: int) -> str:
-    """In Python."""
+    """The same in Python."""
     denoiser = {
         "tv": f"pm.baselines.TotalVariation({ready.strength!r})",
         "none": f"pm.baselines.Identity({channels})",

@@ -24,7 +24,7 @@ from proxmatch._internal.files import csv_text
 from proxmatch.app import recipe
 from proxmatch.app.denoisers import AUTO, PLAIN, Denoisers, Ready, fitted
 from proxmatch.app.jobs import Job
-from proxmatch.app.limits import LIMITS, Limits
+from proxmatch.app.limits import LIMITS
 from proxmatch.app.pages import Dropped, Page, busiest, smaller
 from proxmatch.data import encode_image
 from proxmatch.denoisers import ProximalDenoiser, shipped
@@ -126,7 +126,7 @@ def options_of(problem: str, given: Mapping[str, Value]) -> dict[str, Any]:
     return read
 
 
-def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
+def prepared(wish: Wish, picture: Dropped) -> Prepared:
     """Damage a clean picture, or take a damaged one as it is."""
     known, read = entry(wish.problem), options_of(wish.problem, wish.options)
     pixels = picture.pixels
@@ -145,9 +145,9 @@ def prepared(wish: Wish, picture: Dropped, limits: Limits = LIMITS) -> Prepared:
 
     named = (wish.problem, tuple(sorted(read.items())))
     if not wish.simulate:
-        if pixels[0].numel() > limits.damaged:
+        if pixels[0].numel() > LIMITS.damaged:
             raise InputError(
-                f"a damaged picture is not made smaller; crop it to {limits.damaged:,} pixels, or "
+                f"a damaged picture is not made smaller; crop it to {LIMITS.damaged:,} pixels, or "
                 "use the command line"
             )
         content = encode_image(pixels, bits=picture.bits)
@@ -303,12 +303,12 @@ def _finite(value: float | None) -> float | None:
     return round(value, 5) if value is not None and math.isfinite(value) else None
 
 
-def frame(image: Tensor, limits: Limits = LIMITS) -> bytes:
+def frame(image: Tensor) -> bytes:
     """A picture of the film: a JPEG file, made smaller if it is large."""
     height, width = image.shape[1:]
     pixels = image.nan_to_num(0.0).clamp(0, 1)
-    if max(height, width) > limits.frames:
-        scale = limits.frames / max(height, width)
+    if max(height, width) > LIMITS.frames:
+        scale = LIMITS.frames / max(height, width)
         size = (round(height * scale), round(width * scale))
         pixels = F.interpolate(pixels[None], size, mode="area")[0]
     array = pixels.mul(255).round().permute(1, 2, 0).numpy().astype(np.uint8)

@@ -22,7 +22,8 @@ WEIGHTS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.003, 0.001)
 class TotalVariation:
     """The proximal map of weight * TV, isotropic, each channel on its own.
 
-    Not a :class:`ProximalDenoiser`: TV is not smooth, its proximal map has no inverse.
+    Not a :class:`~proxmatch.denoisers.ProximalDenoiser`: TV is not smooth, and its proximal map has
+    no inverse.
 
     Args:
         weight: of the total variation.

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxmatch.commands import _experiment
+from proxmatch._internal.bars import progress
+from proxmatch.commands import _screen
 from proxmatch.commands._options import Address, Engine, EngineChoice
 from proxmatch.errors import InputError
+
+if TYPE_CHECKING:
+    from proxmatch.experiments.cells import Cell
+    from proxmatch.experiments.reproduction import Reproduction
 
 #: The studies, for the help; they are imported when one is run.
 STUDY_NAMES = (
@@ -92,7 +97,7 @@ def command(
         return
     if scale is None:
         raise InputError("choose a scale (quick, cpu or paper), or name a study with --study")
-    result, page = _experiment.run(
+    result, page = _run(
         scale.value,
         out,
         source,
@@ -122,6 +127,28 @@ def command(
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
+    """Run the experiment below a bar; its result and page."""
+    with (
+        _screen.interruptible(lambda: "the same command continues where it stopped"),
+        progress("bar", "count", "elapsed", "remaining", "{task.description}") as shown,
+    ):
+        bar = shown.add_task("looking at the images", total=None)
+        from proxmatch.experiments.reproduction import reproduce
+        from proxmatch.report import write_report
+
+        def on_plan(planned: int, missing: int) -> None:
+            done = planned - missing
+            shown.update(bar, description="computing", total=planned, completed=done)
+
+        def on_cell(cell: Cell, done: int, planned: int) -> None:
+            now = f"{cell.kind}: {cell.label}" if done < planned else "figures and page"
+            shown.update(bar, description=now, completed=done)
+
+        result = reproduce(*arguments, **options, on_plan=on_plan, on_cell=on_cell)
+        return result, write_report(result.out)
 
 
 def _study(

@@ -108,7 +108,7 @@ def read_files(paths: Iterable[Path], channels: int | None = 3) -> list[ImageFil
 
 
 def readable(files: Iterable[tuple[str, Callable[[], ImageFile]]]) -> list[ImageFile]:
-    """The same for pictures by name, wherever they are: what reads one is called."""
+    """As :func:`read_files`, for pictures given as a name and a function that reads them."""
     found, skipped = [], {}
     for name, read in files:
         try:

@@ -80,7 +80,7 @@ class PictureFile(StoredPicture):
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The name of the file."""
         return self.path.name
 
     def read(self, channels: int | None) -> ImageFile:
@@ -141,7 +141,7 @@ class HDF5Row(StoredPicture):
 
     @property
     def name(self) -> str:
-        """Made of the file, the split and the number."""
+        """A name made of the file, the split and the number."""
         return f"{self.path.stem}-{self.field.partition('_')[2]}-{self.index:06d}.h5"
 
     def read(self, channels: int | None) -> ImageFile:

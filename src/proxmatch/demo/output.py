@@ -15,21 +15,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from proxmatch._internal.files import write_json, write_together
 from proxmatch.data import encode_image
 from proxmatch.demo.setup import Setup
-from proxmatch.demo.sheet import sheet
 from proxmatch.demo.story import Story
-from proxmatch.demo.web_page import page, pictures as shown
+from proxmatch.demo.web_page import LOOKS, page, pictures as shown
 from proxmatch.demo.words import certificate, commands, python, sentences
 from proxmatch.denoisers import save
 from proxmatch.errors import InputError
+from proxmatch.plots import plot_images, rendered
 from proxmatch.records import WHOLE, write_whole
 
 RECORD = "demo.json"
 PAGE = "demo.html"
 FOLDERS = ("pictures", "crops", "adapted", WHOLE)
 FORMAT = "proxmatch demo"
+#: Of a sheet, and the rows that are on it.
+DPI = 120
+SHOWN = ("wiener", "tv", "wrong", "adapted", "right")
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,20 @@ def write(story: Story, out: Path) -> Written:
     html = page(story, whole, told["certificate"], commands(story, out), python(story, out))
     write_together(out, {**sheets, PAGE: html})
     return Written(out / PAGE, tuple(out / name for name in sheets), told)
+
+
+def sheet(story: Story, number: int) -> bytes:
+    """One picture damaged, reconstructed in several ways and true, with details: a PNG file."""
+    scene = story.scenes[number]
+    views = {"measured": scene.measured}
+    for row in map(story.row, SHOWN):
+        views[f"{LOOKS[row.key].label}\n{row.psnr[number]:.2f} dB"] = row.images[number]
+    views["truth"] = scene.truth
+    height, width = scene.truth.shape[1:]
+    wide = 2.3
+    figure = Figure((wide * len(views), wide * (1 + height / width) + 0.7), layout="constrained")
+    plot_images(views, zoom=scene.about.detail(height, width), figure=figure)
+    return rendered(figure, "png", dpi=DPI)
 
 
 def record(story: Story) -> dict[str, Any]:

@@ -77,12 +77,12 @@ class StoryRow:
 
     @property
     def psnr(self) -> tuple[float, ...]:
-        """Of each picture, in dB."""
+        """PSNR of each picture, in dB."""
         return tuple(curve[-1] for curve in self.curves)
 
     @property
     def mean(self) -> float:
-        """Over the pictures."""
+        """Mean PSNR over the pictures, in dB."""
         return sum(self.psnr) / len(self.psnr)
 
 
@@ -103,7 +103,7 @@ class Eigenvalues:
 
     @property
     def product(self) -> float:
-        """T L: J_D = Id - t H, with L the largest eigenvalue of H found."""
+        """The product t L: J_D = Id - t H, with L the largest eigenvalue of H that was found."""
         return 1 - self.least
 
     @property
@@ -127,7 +127,7 @@ class Story:
     seconds: float  # of the adaptation
 
     def row(self, key: str) -> StoryRow:
-        """The one with this key."""
+        """The row with this key."""
         return next(row for row in self.rows if row.key == key)
 
 

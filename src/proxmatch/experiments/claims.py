@@ -27,7 +27,7 @@ Statistic = Callable[[Sequence[Array]], Array]
 
 @dataclass(frozen=True)
 class Driver:
-    """The comparison of a claim with one thing changed."""
+    """The comparison that a claim makes, with one thing changed."""
 
     control: str  # what is changed
     says: str  # the comparison in words

@@ -129,7 +129,7 @@ def _local(
 
 
 def pool(workers: int, among: Sequence[str]) -> ProcessPoolExecutor:
-    """Processes that have a device each, shared in turns."""
+    """Worker processes with one device each; the devices are handed out in turn."""
     context = get_context("spawn")
     given: SimpleQueue[str] = context.SimpleQueue()
     for number in range(workers):

@@ -13,8 +13,8 @@ from proxmatch._internal.palette import BLACK
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
-from proxmatch.experiments.findings import Findings
-from proxmatch.methods import FAMILIES, INK, METHODS, PROPOSED, title
+from proxmatch.experiments.findings import Contrast, Findings
+from proxmatch.methods import FAMILIES, INK, METHODS, family_label, title
 from proxmatch.records import SOURCE, Setting
 
 DASHES = ("-", "--", "-.", ":")
@@ -41,7 +41,7 @@ def budgets(
     for column, family in enumerate(families):
         for row, (value, label) in enumerate((("psnr", "PSNR in dB"), ("gap", "gap in %"))):
             axis = grid[row][column]
-            for method in ("mse", PROPOSED[family], "aligned"):
+            for method in ("mse", FAMILIES[family].proposed, "aligned"):
                 points = [
                     (n, _mean(evidence, Setting(family, SOURCE, method, n, problem), value))
                     for n in numbers
@@ -55,12 +55,7 @@ def budgets(
                     [places[n] for n, _ in known], center, np.abs(ends - center), capsize=3,
                     lw=1.6, ms=5, **drawn_as(method),
                 )  # fmt: skip
-                lines += [
-                    {"family": family, "method": method, "n": n, "value": value,
-                     "mean": c.found.effect, "low": c.found.low, "high": c.found.high,
-                     "sets": c.sets, "images": c.images}
-                    for n, c in known
-                ]  # fmt: skip
+                lines += [_line(family, method, n, value, c) for n, c in known]
             for method in ("source", "reference"):
                 kind = SOURCE if method == "source" else ""
                 one = _mean(evidence, Setting(family, kind, method, 0, problem), value)
@@ -68,15 +63,13 @@ def budgets(
                     continue
                 look = {k: v for k, v in drawn_as(method).items() if not k.startswith("marker")}
                 handles[method] = axis.axhline(one.found.effect, lw=1.4, **look)
-                lines.append({"family": family, "method": method, "n": 0, "value": value,
-                              "mean": one.found.effect, "low": one.found.low,
-                              "high": one.found.high, "sets": 1, "images": one.images})  # fmt: skip
+                lines.append(_line(family, method, 0, value, one))
             if value == "gap":
                 axis.set_yscale("log")
                 _plain(axis.yaxis)
                 axis.set_xlabel("adaptation images n")
             else:
-                axis.set_title(FAMILIES[family])
+                axis.set_title(family_label(family))
             axis.set_ylabel(label if column == 0 else "")
             axis.set_xticks(range(len(numbers)), [str(n) for n in numbers])
             axis.set_xlim(-0.3, len(numbers) - 0.7)
@@ -101,7 +94,7 @@ def trajectories(
     family: str,
 ) -> Drawn:
     """Mean PSNR against the iteration for MSE and PM, and final PSNR against the gap."""
-    proposed = PROPOSED[family]
+    proposed = FAMILIES[family].proposed
     figure = Figure(figsize=(10.4, 3.1 * len(problems)), layout="constrained")
     grid = figure.subplots(len(problems), 3, squeeze=False)
     lines: list[Line] = []
@@ -135,11 +128,11 @@ def trajectories(
         grid[row][2].grid(alpha=0.3)
     return Drawn(
         f"{family}-trajectories",
-        f"{FAMILIES[family]}: trajectories, and PSNR against gap",
+        f"{family_label(family)}: trajectories, and PSNR against gap",
         "Left and middle: mean PSNR of the iterates over test images and adaptation sets, t = 1. "
         "Right: one point per cell (method, n, set); the number is n.",
-        f"Line charts of PSNR against the iteration for {FAMILIES[family]}, and a scatter plot of "
-        "final PSNR against gap.",
+        f"Line charts of PSNR against the iteration for {family_label(family)}, and a scatter plot "
+        "of final PSNR against gap.",
         figure,
         lines,
     )
@@ -192,8 +185,15 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _mean(evidence: Findings, arm: Setting, value: str) -> Any:
+def _mean(evidence: Findings, arm: Setting, value: str) -> Contrast | None:
     return evidence.contrast([arm], value, lambda means: means[0], f"mean {arm} {value}")
+
+
+def _line(family: str, method: str, n: int, value: str, contrast: Contrast) -> Line:
+    where = {"family": family, "method": method, "n": n, "value": value}
+    found = contrast.found
+    numbers = {"mean": found.effect, "low": found.low, "high": found.high}
+    return {**where, **numbers, "sets": contrast.sets, "images": contrast.images}
 
 
 def _curve(found: Sequence[ReconstructionScores], wanted: Setting) -> Array | None:
@@ -220,7 +220,7 @@ def _legend(figure: Figure, handles: dict[str, Any]) -> None:
 
 def _spoken(lines: Sequence[Line]) -> str:
     parts = [
-        f"{FAMILIES[line['family']]} {line['method']} {line['mean']:.1f} dB at n = {line['n']}"
+        f"{family_label(line['family'])} {line['method']} {line['mean']:.1f} dB at n = {line['n']}"
         for line in lines
         if line["value"] == "psnr" and line["n"]
     ]

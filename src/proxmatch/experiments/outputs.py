@@ -30,7 +30,7 @@ from proxmatch.experiments.scales import Scale, thinned
 from proxmatch.experiments.statements import paper_claims
 from proxmatch.experiments.tables import Table, main_table, overview, paper_table
 from proxmatch.experiments.work import problem_of
-from proxmatch.methods import PROPOSED
+from proxmatch.methods import FAMILIES
 
 
 def write(
@@ -99,7 +99,7 @@ def draw(
 
 
 def _shown(album: panels.StripIndex, families: Sequence[str], n: int) -> bool:
-    wanted = {(family, PROPOSED[family], n) for family in families}
+    wanted = {(family, FAMILIES[family].proposed, n) for family in families}
     there = {(e["family"], e["method"], e["n"]) for e in album.index["entries"]}
     return bool(wanted & there)
 

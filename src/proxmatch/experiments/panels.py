@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from proxmatch.experiments.collect import Line, ReconstructionScores
 from proxmatch.experiments.drawn import Drawn
 from proxmatch.experiments.strips import opened
-from proxmatch.methods import PROPOSED, title
+from proxmatch.methods import FAMILIES, title
 from proxmatch.plots import plot_images
 from proxmatch.records import SOURCE
 
@@ -99,7 +99,8 @@ def reconstructions(
         row: list[tuple[str, Pixels, float | None]] = [
             ("degraded", album.degraded(problem, image), None)
         ]
-        wanted = (("source", 0, SOURCE), ("mse", n, SOURCE), (PROPOSED[family], n, SOURCE),
+        proposed = FAMILIES[family].proposed
+        wanted = (("source", 0, SOURCE), ("mse", n, SOURCE), (proposed, n, SOURCE),
                   ("aligned", 1, SOURCE), ("auto", n, SOURCE), ("reference", 0, ""))  # fmt: skip
         for method, number, kind in wanted:
             shown = album.last(
@@ -131,14 +132,14 @@ def across_budgets(
     album: StripIndex, problem: str, family: str, budgets: Sequence[int]
 ) -> Drawn | None:
     """What the proposed method reconstructs with more and more adaptation images."""
-    rows = []
+    rows, proposed = [], FAMILIES[family].proposed
     for image in album.images[:2]:
         row: list[tuple[str, Pixels, float | None]] = [
             ("degraded", album.degraded(problem, image), None)
         ]
         for n in budgets:
             shown = album.last(
-                family=family, source=SOURCE, method=PROPOSED[family], n=n, problem=problem,
+                family=family, source=SOURCE, method=proposed, n=n, problem=problem,
                 image=image,
             )  # fmt: skip
             if shown is not None:
@@ -149,7 +150,7 @@ def across_budgets(
     if not rows:
         return None
     figure, lines = _grid(rows)
-    name = title(PROPOSED[family], family)
+    name = title(proposed, family)
     return Drawn(
         f"{problem}-{family}-budgets",
         f"{problem.capitalize()}: {name} across adaptation budgets",

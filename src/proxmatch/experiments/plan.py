@@ -11,7 +11,7 @@ from proxmatch.experiments.cells import Cell, Outcome, cell
 from proxmatch.experiments.inputs import Data, first
 from proxmatch.experiments.origins import REFERENCE, Origin, origin
 from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
-from proxmatch.methods import BASELINE, METHODS, PROPOSED, Method
+from proxmatch.methods import BASELINE, FAMILIES, METHODS, Method
 from proxmatch.records import Label
 
 #: Iterations that are kept as pictures.
@@ -180,7 +180,7 @@ def _certificates(
     scale: Scale, data: Data, family: str, cells: Sequence[Cell], models: Mapping[str, Cell]
 ) -> Iterator[Cell]:
     """The source, what MSE and the proposed loss make of it, and the reference."""
-    wanted = {"mse", PROPOSED[family]}
+    wanted = {"mse", FAMILIES[family].proposed}
     adapted = {
         c.label.method: c
         for c in cells

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +25,7 @@ from proxmatch.experiments.scales import Scale, bounded
 from proxmatch.experiments.sizes import SCALES
 from proxmatch.experiments.tables import Table
 from proxmatch.experiments.work import Workshop
+from proxmatch.methods import FAMILIES
 
 RUN = "run.json"
 #: Seconds between two checks of the finished cells.
@@ -55,7 +56,7 @@ def reproduce(
     out: str | Path,
     source: str | Path | None = None,
     target: str | Path | None = None,
-    families: Sequence[str] = ("lpn", "gs"),
+    families: Sequence[str] = tuple(FAMILIES),
     engine: EngineName = "local",
     address: str | None = None,
     workers: int | None = None,
@@ -110,7 +111,9 @@ def reproduce(
     data = look(scale, source, target)
     todo = plan(scale, data, families, models)
     identity = _identity(scale, data, todo)
-    with _owned(out, place):
+    with ExitStack() as stack:
+        for folder in {out.resolve(): out, place.resolve(): place}.values():  # may be the same
+            stack.enter_context(owned(folder))
         _check_folder(out, resume)  # again: now nobody else writes to it
         before = _before(out, identity)
         known = {**before.get("models", {}), **identity["models"]}
@@ -174,15 +177,6 @@ def reproduce(
         return Reproduction(out, publish(finished=True), len(planned), computed)
 
 
-@contextmanager
-def _owned(*folders: Path) -> Iterator[None]:
-    """Own folders, two of which may be the same."""
-    with ExitStack() as all_:
-        for folder in {folder.resolve(): folder for folder in folders}.values():
-            all_.enter_context(owned(folder))
-        yield
-
-
 def _scale(
     scale: str | Scale, seed: int | None, max_steps: int | None, max_images: int | None
 ) -> Scale:
@@ -238,7 +232,7 @@ def _check_folder(out: Path, resume: bool) -> None:
 
 
 def _passing(path: Path) -> bool:
-    """Whether this is all that a run leaves that was killed before it wrote anything."""
+    """Whether a run that was killed before it wrote any result may have left this behind."""
     return path.is_dir() or path.name == LOCK or path.name.endswith(UNFINISHED)
 
 

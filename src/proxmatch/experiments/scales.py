@@ -53,14 +53,14 @@ class Scale(_Settings):
     """One size of the experiment."""
 
     name: str
-    size: Positive  # side of the images
-    source_downscale: Positive  # of the source's pictures before they are cropped
-    target_downscale: Positive  # of the target's
+    size: Positive = 128  # side of the images
+    source_downscale: Positive = 1  # of the source's pictures before they are cropped
+    target_downscale: Positive = 1  # of the target's
     problems: tuple[str, ...] = ("deblurring", "super-resolution")  # names of the inverse problems
     iterations: Positive = 40  # of PnP
     families: dict[str, FamilyScale]  # what is done for each
     baselines: tuple[ScaleRow, ...]  # rows without a learned prior
-    budgets: tuple[Positive, ...]  # all n
+    budgets: tuple[Positive, ...] = (1, 5, 25, 50)  # all n
     seed: int = 0  # of the measurements, the adaptation sets and the adaptations
     #: Bound on the steps of any training and adaptation; None for none.
     max_steps: Positive | None = None

@@ -14,6 +14,8 @@ from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
 from proxmatch.learning.auto import Search
 
 Sets = dict[int, int]
+#: Source and reference are trained for as many steps as their preset has.
+WHOLE: dict[str, int | None] = {"extreme": None, "reference": None}
 
 
 def quick() -> Scale:
@@ -25,7 +27,6 @@ def quick() -> Scale:
         name="quick",
         size=64,
         source_downscale=2,
-        target_downscale=1,
         budgets=(1, 5),
         families={
             "lpn": FamilyScale(
@@ -66,14 +67,10 @@ def cpu() -> Scale:
     three, few, some = {1: 3, 5: 3, 25: 3, 50: 3}, {1: 2, 5: 2}, (1, 5, 50)
     return Scale(
         name="cpu",
-        size=128,
-        source_downscale=1,
-        target_downscale=1,
-        budgets=(1, 5, 25, 50),
         families={
             "lpn": FamilyScale(
                 preset="lpn-compact-128",
-                training={"extreme": None, "reference": None},
+                training=WHOLE,
                 tuning_images=4,
                 auto=Search(compare=False),
                 rows=(
@@ -85,7 +82,7 @@ def cpu() -> Scale:
             ),
             "gs": FamilyScale(
                 preset="gs-compact",
-                training={"extreme": None, "reference": None},
+                training=WHOLE,
                 tuning_images=2,
                 strengths=(1.0, 0.5, 0.2, 0.1),
                 batch=8,
@@ -114,14 +111,10 @@ def paper() -> Scale:
     show: dict[str, Any] = {"pictures": (1, 5, 25, 50), "curves": True}
     return Scale(
         name="paper",
-        size=128,
-        source_downscale=1,
-        target_downscale=1,
-        budgets=(1, 5, 25, 50),
         families={
             "lpn": FamilyScale(
                 preset="lpn-paper",
-                training={"extreme": None, "mild": 4000, "reference": None},
+                training=WHOLE | {"mild": 4000},
                 tuning_images=8,
                 rows=(
                     *_ends(full),
@@ -134,7 +127,7 @@ def paper() -> Scale:
             ),
             "gs": FamilyScale(
                 preset="gs-paper",
-                training={"extreme": None, "reference": None},
+                training=WHOLE,
                 tuning_images=8,
                 rows=(
                     *_ends(full),

@@ -11,7 +11,7 @@ import numpy as np
 from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.claims import Claim, Driver
 from proxmatch.experiments.paper import reported
-from proxmatch.methods import FAMILIES, PROPOSED, title
+from proxmatch.methods import FAMILIES, family_label, title
 from proxmatch.records import CLAIMS, Setting
 
 #: "Far below" the reference, in dB: half of the power of the signal over that of the error.
@@ -58,7 +58,8 @@ def _of_source(at: Setting) -> Iterator[Claim]:
 
 
 def _of_budget(at: Setting) -> Iterator[Claim]:
-    proposed, mse = replace(at, method=PROPOSED[at.family]), replace(at, method="mse")
+    proposed = replace(at, method=FAMILIES[at.family].proposed)
+    mse = replace(at, method="mse")
     source = replace(at, method="source", n=0)
     names = _who(at, proposed.method), _who(at, "mse")
     drivers = tuple(_controls(at))
@@ -129,7 +130,7 @@ def _of_budget(at: Setting) -> Iterator[Claim]:
 
 
 def _over_budgets(at: Setting, budgets: Sequence[int]) -> Iterator[Claim]:
-    proposed = PROPOSED[at.family]
+    proposed = FAMILIES[at.family].proposed
     names = _who(at, proposed), _who(at, "mse")
 
     def pair(n: int) -> tuple[Setting, Setting]:
@@ -216,11 +217,11 @@ def _controls(at: Setting) -> Iterator[Driver]:
             arms("adapm-best", "mse-best"),
         )
     yield Driver("relaxation", "with the relaxation chosen for each",
-                 arms(PROPOSED[at.family], "mse", relaxation="chosen"))  # fmt: skip
+                 arms(FAMILIES[at.family].proposed, "mse", relaxation="chosen"))  # fmt: skip
 
 
 def _turned(drivers: Iterable[Driver]) -> Iterator[Driver]:
-    """The same for a value that is better when smaller."""
+    """The same drivers for a value that is better when it is smaller."""
     for driver in drivers:
         yield replace(driver, arms=(driver.arms[1], driver.arms[0]))
 
@@ -269,7 +270,7 @@ def _reported(at: Setting, first: str, second: str, value: str = "psnr") -> str:
         n = 0 if method in ("source", "reference") else at.n
         line = reported().get((at.problem, at.family, method, n))
         if line is None:
-            return f"not reported for {FAMILIES[at.family]} at n = {at.n}"
+            return f"not reported for {family_label(at.family)} at n = {at.n}"
         lines.append(line)
     numbers = [getattr(line, value) for line in lines]
     one, two = (v[0] if isinstance(v, tuple) else v for v in numbers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from proxmatch._internal.files import write_json, write_together
+from proxmatch.data import encode_image
 from proxmatch.experiments.cells import Cell, Store
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.plan import FRAMES
@@ -47,15 +47,6 @@ def strips(
         below = [x[k] for k in at]
         found.append(torch.cat([torch.cat(above, -1), torch.cat(below, -1)], -2))
     return found
-
-
-def png(image: Tensor) -> bytes:
-    """An image ``(C, H, W)`` in [0, 1], clipped, as a PNG file of 8-bit colors."""
-    pixels = (image.detach().cpu().clamp(0, 1) * 255).round().to(torch.uint8)
-    colors = pixels.expand(3, -1, -1).permute(1, 2, 0).numpy()
-    file = io.BytesIO()
-    Image.fromarray(colors).save(file, "PNG", optimize=True)
-    return file.getvalue()
 
 
 def opened(file: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -95,18 +86,18 @@ def write(
     degraded = {}
     for name, problem in problems.items() if ids else ():
         start = problem.initial(problem.measure(truth, ids=ids, seed=scale.seed))
-        degraded[name] = {i: keep(png(x)) for i, x in zip(ids, start, strict=True)}
+        degraded[name] = {i: keep(encode_image(x)) for i, x in zip(ids, start, strict=True)}
     index = {
         "size": scale.size,
         "frames": [k for k in FRAMES if k <= scale.iterations],
         "images": list(ids),
         "problems": list(problems),
         "entries": entries,
-        "truth": {i: keep(png(x)) for i, x in zip(ids, truth, strict=True)},
+        "truth": {i: keep(encode_image(x)) for i, x in zip(ids, truth, strict=True)},
         "degraded": degraded,
         "domains": {
-            "source": [keep(png(x)) for x in inputs.samples[:8]],
-            "target": [keep(png(x)) for x in inputs.test[:8]],
+            "source": [keep(encode_image(x)) for x in inputs.samples[:8]],
+            "target": [keep(encode_image(x)) for x in inputs.test[:8]],
         },
     }
     write_together(folder, {name: c for name, c in files.items() if not (folder / name).exists()})

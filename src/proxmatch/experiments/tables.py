@@ -10,7 +10,7 @@ import numpy as np
 
 from proxmatch.experiments.collect import Line, ReconstructionScores, csv_lines, markdown
 from proxmatch.experiments.paper import reported
-from proxmatch.methods import BASELINE, FAMILIES, METHODS, PROPOSED, title
+from proxmatch.methods import BASELINE, FAMILIES, METHODS, family_label, title
 from proxmatch.records import SOURCE, Setting
 
 if TYPE_CHECKING:
@@ -130,12 +130,12 @@ def paper_table(
 ) -> Table:
     """Table 2 or 3: the paper's rows at t = 1, and its numbers."""
     groups = []
-    for family, name in FAMILIES.items():
+    for family, known in FAMILIES.items():
         wanted = [("source", 0), ("reference", 0)]
-        wanted += [(method, n) for n in budgets for method in ("mse", PROPOSED[family])]
+        wanted += [(method, n) for n in budgets for method in ("mse", known.proposed)]
         rows: list[tuple[Entry, ...]] = []
         for method, n in wanted:
-            cells = _cells(found, family, method, n, problem, "paper", SOURCE)
+            cells = _cells(found, Setting(family, SOURCE, method, n, problem))
             if not cells:
                 continue
             said = reported().get((problem, family, method, n))
@@ -147,7 +147,7 @@ def paper_table(
                 theirs.append(None if said.lipschitz is None else Value(said.lipschitz, None, 2))
             rows.append((title(method, family), str(n) if n else "-", *ours, *theirs))
         if rows:
-            groups.append((f"{name} proximal denoiser", tuple(rows)))
+            groups.append((f"{known.label} proximal denoiser", tuple(rows)))
     heads = ("PSNR", "SSIM 1e-2", "gap %", "L")
     return Table(
         NUMBERS.get(problem, problem),
@@ -165,10 +165,7 @@ def main_table(found: Sequence[ReconstructionScores], problems: Sequence[str]) -
     groups = []
     kinds = dict.fromkeys((r.label.family, r.label.source or SOURCE) for r in found)
     for family, source in kinds:
-        if family == BASELINE:
-            heading = "no learned prior"
-        else:
-            heading = FAMILIES[family] + ("" if source == SOURCE else f", {source} source")
+        heading = family_label(family) + ("" if source == SOURCE else f", {source} source")
         rows = []
         for method in METHODS:
             budgets = sorted({r.label.n for r in found if r.label.method == method})
@@ -178,7 +175,9 @@ def main_table(found: Sequence[ReconstructionScores], problems: Sequence[str]) -
                 images: set[int] = set()
                 for problem in problems:
                     for relaxation in ("paper", "chosen"):
-                        cells = _cells(found, family, method, n, problem, relaxation, source)
+                        cells = _cells(
+                            found, Setting(family, source, method, n, problem, relaxation)
+                        )
                         sets |= {r.label.set for r in cells}
                         images |= {len(r.ids) for r in cells}
                         entries.append(_spread(cells))
@@ -221,15 +220,15 @@ def overview(found: Sequence[ReconstructionScores], problems: Sequence[str]) -> 
                 entries: list[Entry] = []
                 for problem in problems:
                     plain, chosen = (
-                        _cells(own, family, method, n, problem, relaxation, SOURCE)
+                        _cells(own, Setting(family, SOURCE, method, n, problem, relaxation))
                         for relaxation in ("paper", "chosen")
                     )
                     entries += [_mean(plain, "psnr", 2), _mean(chosen, "psnr", 2)]
                     entries.append(_mean(plain, "gap", 1))
                 rows.append((title(method, family), str(n) if n else "-", *entries))
         if rows:
-            groups.append((FAMILIES.get(family, "no learned prior"), tuple(rows)))
-            counts.append(f"{FAMILIES.get(family, 'no learned prior')} {len(own[0].ids)}")
+            groups.append((family_label(family), tuple(rows)))
+            counts.append(f"{family_label(family)} {len(own[0].ids)}")
     what = ("t = 1", "chosen", "gap %")
     heads = [f"{SHORT.get(p, p)}, {value}" for p in problems for value in what]
     named = " and ".join(f"{p} ({SHORT[p]})" if p in SHORT else p for p in problems)
@@ -246,8 +245,9 @@ def overview(found: Sequence[ReconstructionScores], problems: Sequence[str]) -> 
 
 def _is_control(method: str, family: str) -> bool:
     """Whether a row is neither of the paper's tables nor ours."""
-    proposed_elsewhere = method in PROPOSED.values() and method != PROPOSED.get(family)
-    return bool(METHODS[method].control) or proposed_elsewhere
+    proposed = {name: known.proposed for name, known in FAMILIES.items()}
+    elsewhere = method in proposed.values() and method != proposed.get(family)
+    return bool(METHODS[method].control) or elsewhere
 
 
 def _on_shared(found: Sequence[ReconstructionScores]) -> list[ReconstructionScores]:
@@ -267,17 +267,9 @@ def _on_shared(found: Sequence[ReconstructionScores]) -> list[ReconstructionScor
 _COLUMNS = (("psnr", 1.0, 2), ("ssim", 100.0, 1), ("gap", 1.0, 2), ("lipschitz", 1.0, 2))
 
 
-def _cells(
-    found: Iterable[ReconstructionScores],
-    family: str,
-    method: str,
-    n: int,
-    problem: str,
-    relaxation: str,
-    source: str,
-) -> list[ReconstructionScores]:
-    wanted = {Setting(family, own, method, n, problem, relaxation) for own in ("", source)}
-    return [r for r in found if r.label.setting in wanted]
+def _cells(found: Iterable[ReconstructionScores], wanted: Setting) -> list[ReconstructionScores]:
+    """Those of a setting; rows without a source are there for every one."""
+    return [r for r in found if r.label.setting in (wanted, replace(wanted, source=""))]
 
 
 def _value(cells: Sequence[ReconstructionScores], name: str, scale: float, digits: int) -> Entry:
@@ -310,7 +302,7 @@ def _how_many(found: Iterable[ReconstructionScores], problem: str) -> str:
         label = r.label
         if (label.problem, label.relaxation) == (problem, "paper") and label.family in FAMILIES:
             counts.setdefault(label.family, set()).add(len(r.ids))
-    parts = [f"{FAMILIES[f]} {max(c)}" for f, c in counts.items()]
+    parts = [f"{family_label(f)} {max(c)}" for f, c in counts.items()]
     return f"Test images: {', '.join(parts)}; L: the largest over images and iterations."
 
 

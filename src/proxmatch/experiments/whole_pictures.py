@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from proxmatch.data import encode_image
 from proxmatch.experiments.cells import Cell, Outcome, Store
-from proxmatch.experiments.strips import png
 from proxmatch.experiments.work import measured_whole
 from proxmatch.methods import METHODS, title
 from proxmatch.records import (
@@ -39,13 +39,13 @@ def write(out: Path, cells: Sequence[Cell], store: Store, families: Sequence[str
     for name in settings["whole"]:
         problem, truth, y = measured_whole(name, settings)
         views = [_view(name, "measured", "measured", None)]
-        files[views[0].file] = png(problem.initial(y)[0])
+        files[views[0].file] = encode_image(problem.initial(y)[0])
         for label, outcome in rows:
             key = "adapted" if label == best else f"{label.method}-{label.n}"
             views.append(_view(name, key, _called(label), outcome.result["psnr"][name]))
             files[views[-1].file] = outcome.files[f"{name}.png"]
         views.append(_view(name, "truth", "truth", None))
-        files[views[-1].file] = png(truth[0])
+        files[views[-1].file] = encode_image(truth[0])
         height, width = truth.shape[2:]
         side = min(height, width) // 3
         detail = (height // 12, (width - side) // 2, side)

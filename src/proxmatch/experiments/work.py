@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proxmatch.baselines import BASELINES, Identity
-from proxmatch.data import ImageDomain
+from proxmatch.data import ImageDomain, encode_image
 from proxmatch.data.embedded import embedded_picture
 from proxmatch.denoisers.checkpoint import packed
 from proxmatch.errors import AdaptationWarning, DegenerateStatisticsWarning, DivergenceWarning
@@ -230,7 +230,7 @@ def _pictures(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Wo
     ids = inputs.ids[: len(truth)]
     y = problem.measure(truth, ids=ids, seed=s["seed"])
     made = strips.strips(deployed, y, problem, s["frames"], known["iterations"])
-    files = {f"{index}.png": strips.png(strip) for index, strip in enumerate(made)}
+    files = {f"{index}.png": encode_image(strip) for index, strip in enumerate(made)}
     return Outcome({"status": "completed", "ids": list(ids)}, files)
 
 
@@ -268,7 +268,7 @@ def _whole(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Works
         )
         assert run.psnr is not None  # noqa: S101
         psnr[name] = round(float(run.psnr[0, int(run.iterations[0])]), 4)
-        files[f"{name}.png"] = strips.png(run.images[0])
+        files[f"{name}.png"] = encode_image(run.images[0])
     return Outcome({"status": "completed", "psnr": psnr}, files)
 
 

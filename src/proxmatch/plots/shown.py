@@ -202,7 +202,7 @@ class ShownDiagnosis:
 
 
 class ShownTraining:
-    """Of a :class:`~proxmatch.learning.TrainingResult`."""
+    """How a :class:`~proxmatch.learning.TrainingResult` is shown."""
 
     denoiser: Any
     run: Any
@@ -221,7 +221,7 @@ class ShownTraining:
 
 
 class ShownSpectrum:
-    """Of a :class:`~proxmatch.denoisers.spectrum.Spectrum`."""
+    """How a :class:`~proxmatch.denoisers.spectrum.Spectrum` is shown."""
 
     largest: Any
     smallest: Any
@@ -272,7 +272,7 @@ class ShownCertificate:
 
 
 def _share(run: Any) -> str:
-    """Of the inequalities along a run, those that hold; or why none applies."""
+    """The share of the inequalities along a run that hold, or why none applies."""
     if math.isnan(run.share):
         return f"no inequality applies: {run.path.why or 'no step can be checked'}"
     return f"{run.share:.2%}"

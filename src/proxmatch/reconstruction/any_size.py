@@ -81,7 +81,8 @@ def reconstruct(
 
     Args:
         denoiser: D; one that is not a :class:`ProximalDenoiser` is used as a
-            :class:`PlainDenoiser`, and one of color images on gray ones as :class:`Lifted`.
+            :class:`~proxmatch.denoisers.PlainDenoiser`, and one of color images is
+            :class:`~proxmatch.transforms.Lifted` to gray ones.
         measurements: ``(B, C, h, w)``, or ``(C, h, w)`` each, of any sizes; or pictures, as arrays,
             files or folders (:mod:`proxmatch.data.any_form`).
         problem: a name of ``PROBLEMS``, a problem, or a function from (h, w) of the measurements to

@@ -27,7 +27,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Driven:
-    """The part of a control in a claim."""
+    """What one control does to a claim."""
 
     driver: DriverRecord
     bar: Bar | None

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from proxmatch.methods import LONG_FAMILIES
+from proxmatch.methods import FAMILIES, family_label
 from proxmatch.records import VERDICTS
 from proxmatch.report import wording
 from proxmatch.report.summary import NOTHING
@@ -90,14 +90,12 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "number": wording.number,
-        "family": wording.family,
+        "family": family_label,
         "denoiser": wording.denoiser,
         "relaxation": wording.relaxation,
         "flat": wording.flat,
         "context": wording.context,
     }
     environment.tests["match_certificate"] = lambda name: name.startswith("certificate")
-    environment.globals.update(
-        {"long_families": LONG_FAMILIES, "nothing": NOTHING, "verdicts": VERDICTS}
-    )
+    environment.globals.update({"families": FAMILIES, "nothing": NOTHING, "verdicts": VERDICTS})
     return environment

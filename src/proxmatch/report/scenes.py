@@ -57,7 +57,7 @@ class ShownPictures:
 
     @property
     def about(self) -> WholePictures:
-        """What there is."""
+        """The pictures and their views, as they are recorded."""
         return WholePictures(says=list(self.says), scenes=[scene.about for scene in self.scenes])
 
     def numbers(self) -> dict[str, Any]:

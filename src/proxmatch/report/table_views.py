@@ -123,7 +123,7 @@ def _rows(
 
 
 def _lone(method: str, cells: list[Summary]) -> bool:
-    """A baseline that was measured at one n only."""
+    """Whether a method is a baseline that was measured at one n only."""
     found = {(c.setting.family, c.setting.n) for c in cells if c.setting.method == method}
     return len(found) == 1 and not next(iter(found))[0]
 

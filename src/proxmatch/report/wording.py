@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxmatch.methods import FAMILIES
+from proxmatch.methods import family_label
 from proxmatch.records import RELAXATIONS
 from proxmatch.report.summary import Denoiser
 
@@ -13,14 +13,9 @@ MISSING = "\N{EN DASH}"
 _DEPTH, _LONGEST = 4, 400
 
 
-def family(name: str) -> str:
-    """LPN for lpn; other names as they are."""
-    return FAMILIES.get(name, name)
-
-
 def denoiser(block: Denoiser) -> str:
     """``LPN, extreme source``."""
-    parts = [family(block.family), f"{block.source} source" if block.source else ""]
+    parts = [family_label(block.family), f"{block.source} source" if block.source else ""]
     return ", ".join(part for part in parts if part) or "all rows"
 
 

@@ -32,7 +32,7 @@ from proxmatch.experiments.studies.priors import (
     prior_of,
     problem_of,
 )
-from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
+from proxmatch.experiments.studies.study import Study, Work, grouped, markdown, mean_and_interval
 from proxmatch.learning.auto import VARIATION, WIENER, Search, explore, tiles
 from proxmatch.learning.blind import blind
 from proxmatch.learning.hold_out import hold_out
@@ -189,7 +189,7 @@ def _sources(source: str, work: Work) -> list[str]:
 
 
 def _channels(prior: str) -> int | None:
-    """Of the images that a prior is for; None for any."""
+    """The number of channels that a prior takes; None for any."""
     if prior in BASELINES:
         return None
     return getattr(prior_of(prior), "channels", 3)
@@ -249,11 +249,8 @@ def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, 
     )  # fmt: skip
     others = list(dict.fromkeys(cell["prior"] for cell in priors if cell["prior"] not in BASELINES))
     at_hand = {(cell["target"], cell["problem"], cell["prior"]): cell for cell in priors}
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for cell in shifts:
-        key = (cell["source"], cell["target"], cell["problem"], cell["n"])
-        groups.setdefault(key, []).append(cell)
     rows = []
+    groups = grouped(shifts, "source", "target", "problem", "n")
     for (source, target, problem, n), group in groups.items():
         row = [f"{source} -> {target}", problem, str(n or "none"), str(len(group))]
         for column in columns:
@@ -278,8 +275,7 @@ def _reached(shifts: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, 
 
 def _gains(shifts: Sequence[Mapping[str, Any]]) -> str:
     rows = []
-    for n in sorted({cell["n"] for cell in shifts if cell["n"]}):
-        here = [cell for cell in shifts if cell["n"] == n]
+    for n, here in sorted(grouped([cell for cell in shifts if cell["n"]], "n").items()):
         gains = []
         for cell in here:
             plain = [cell["psnr"][name] for name in (WIENER, VARIATION)]
@@ -300,8 +296,7 @@ def _gains(shifts: Sequence[Mapping[str, Any]]) -> str:
 
 def _evidence(shifts: Sequence[Mapping[str, Any]]) -> str:
     rows = []
-    for n in sorted({cell["n"] for cell in shifts if cell["n"]}):
-        here = [cell for cell in shifts if cell["n"] == n]
+    for n, here in sorted(grouped([cell for cell in shifts if cell["n"]], "n").items()):
         inside = [c["interval"][0] <= c["true_gain"] <= c["interval"][1] for c in here]
         bias = [cell["gain"] - cell["true_gain"] for cell in here]
         width = [cell["interval"][1] - cell["interval"][0] for cell in here]
@@ -320,11 +315,8 @@ def _evidence(shifts: Sequence[Mapping[str, Any]]) -> str:
 
 def _verdicts(priors: Sequence[Mapping[str, Any]]) -> str:
     """The loss that ``diagnose`` reports from the few images, and the one on test images."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for cell in priors:
-        groups.setdefault((cell["target"], cell["problem"]), []).append(cell)
     told, true = [], []
-    for group in groups.values():
+    for group in grouped(priors, "target", "problem").values():
         best = max((cell["told"] for cell in group), key=np.mean)
         reached = max(float(np.mean(cell["psnr"])) for cell in group)
         for cell in group:

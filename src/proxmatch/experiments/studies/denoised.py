@@ -23,7 +23,7 @@ from proxmatch.experiments.studies.priors import (
     images_of,
     prior_of,
 )
-from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
+from proxmatch.experiments.studies.study import Study, Work, grouped, markdown, mean_and_interval
 from proxmatch.metrics import psnr
 
 LEVELS = (15, 25, 50)
@@ -92,15 +92,14 @@ def _pictures(domain: str, data: Path, count: int | None) -> list[Tensor]:
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
     """One table per set of images: the mean and its interval."""
     parts = []
-    for domain in dict.fromkeys(cell["domain"] for cell in cells):
+    for domain, here in grouped(cells, "domain").items():
         rows = [
             [
                 cell["prior"],
                 *(mean_and_interval(v, sign="") for v in cell["psnr"].values()),
                 str(len(cell["psnr"]["25"])),
             ]
-            for cell in cells
-            if cell["domain"] == domain
+            for cell in here
         ]
         header = [domain, *(f"{level}/255" for level in LEVELS), "images"]
         parts.append(markdown(header, rows))

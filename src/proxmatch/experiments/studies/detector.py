@@ -17,7 +17,7 @@ import torch
 from proxmatch.data import ImageDomain
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.experiments.studies.priors import cell_of, lifted
-from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.experiments.studies.study import Study, Work, grouped, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import make_problem
@@ -115,9 +115,11 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
             continue
         rows = [
             _row(f"**{text}**", some),
-            *(_row(name, found) for name, found in _by(some, "where").items()),
-            *(_row(name, found) for name, found in _by(some, "problem").items()),
-            *(_row(name, found) for name, found in _by(some, "prior").items()),
+            *(
+                _row(value, found)
+                for name in ("where", "problem", "prior")
+                for value, found in grouped(some, name).items()
+            ),
         ]
         parts.append(markdown(["", *HEADER], rows))
     tested = [run for run in runs if not DOMAINS[run["where"]][3]]
@@ -167,13 +169,6 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _ruined(run: Mapping[str, Any]) -> bool:
     return bool(run["psnr"] < run["start"])
-
-
-def _by(runs: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for run in runs:
-        found.setdefault(run[key], []).append(run)
-    return found
 
 
 def _signs(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

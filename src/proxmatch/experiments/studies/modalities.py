@@ -26,7 +26,7 @@ from torch import Tensor
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.data import ImageDomain, encode_image, image_files, read_image
 from proxmatch.experiments.studies.priors import at_strength, cell_of
-from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.experiments.studies.study import Study, Work, grouped, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, make_problem
@@ -150,12 +150,11 @@ def _certified(denoiser: Any, y: Tensor, problem: Problem) -> float:
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
     """One table per domain."""
     parts = []
-    for domain in dict.fromkeys(cell["domain"] for cell in cells):
-        here = [cell for cell in cells if cell["domain"] == domain]
-        priors = list(dict.fromkeys(cell["prior"] for cell in here))
+    for domain, here in grouped(cells, "domain").items():
+        priors, problems = list(grouped(here, "prior")), grouped(here, "problem")
         rows = []
-        for problem in dict.fromkeys(cell["problem"] for cell in here):
-            found = {cell["prior"]: cell for cell in here if cell["problem"] == problem}
+        for problem, some in problems.items():
+            found = {cell["prior"]: cell for cell in some}
             one = next(iter(found.values()))
             scores = [_score(found.get(prior)) for prior in priors]
             margins = [f"{c['margin']:.2f}" for c in found.values() if c["margin"] is not None]
@@ -164,10 +163,7 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
             rows.append([problem, start, *scores, ", ".join(margins), ", ".join(shares)])
         header = [f"{domain}, {len(here[0]['psnr'])} pictures", "start", *priors, *LEARNED]
         parts.append(markdown(header, rows))
-        parts += [
-            f"![{domain}, {problem}]({_file(domain, problem)})"
-            for problem in dict.fromkeys(cell["problem"] for cell in here)
-        ]
+        parts += [f"![{domain}, {name}]({_file(domain, name)})" for name in problems]
     return "\n\n".join(parts)
 
 
@@ -185,8 +181,7 @@ def _score(cell: Mapping[str, Any] | None) -> str:
 def sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     """The first test picture of each domain and problem: truth, start, and every prior."""
     found: dict[str, bytes] = {}
-    for domain, problem in dict.fromkeys((cell["domain"], cell["problem"]) for cell in cells):
-        here = [c for c in cells if (c["domain"], c["problem"]) == (domain, problem)]
+    for (domain, problem), here in grouped(cells, "domain", "problem").items():
         shown = {name: here[0]["pictures"][name] for name in ("truth", "start")}
         shown |= {cell["prior"]: cell["pictures"]["result"] for cell in here}
         side = SIZE * ENLARGED

@@ -17,7 +17,7 @@ from proxmatch.experiments.studies.priors import (
     fitting,
     given_by,
 )
-from proxmatch.experiments.studies.study import Study, Work, markdown, mean_and_interval
+from proxmatch.experiments.studies.study import Study, Work, grouped, markdown, mean_and_interval
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 
@@ -69,35 +69,18 @@ def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
     """A table of PSNR a domain, and one of the differences to the better plain baseline."""
     parts = []
-    for domain in dict.fromkeys(cell["domain"] for cell in cells):
-        here = {
-            (cell["problem"], cell["prior"]): cell for cell in cells if cell["domain"] == domain
-        }
+    for domain, some in grouped(cells, "domain").items():
+        here = {(cell["problem"], cell["prior"]): cell for cell in some}
         problems = list(dict.fromkeys(problem for problem, _ in here))
         priors = list(dict.fromkeys(prior for _, prior in here))
-        rows = []
-        for prior in priors:
-            row = [prior]
-            for problem in problems:
-                cell = here.get((problem, prior))
-                row.append("" if cell is None else f"{np.mean(cell['psnr']):.2f}")
-            rows.append(row)
+        rows = [[prior, *(_mean(here.get((p, prior))) for p in problems)] for prior in priors]
         count = len(next(iter(here.values()))["psnr"])
         parts.append(markdown([f"{domain}, {count} images", *problems], rows))
-        gains = []
-        for prior in priors:
-            if prior in BASELINES:
-                continue
-            row = [prior]
-            for problem in problems:
-                plain = [here[problem, b]["psnr"] for b in ("wiener", "tv") if (problem, b) in here]
-                cell = here.get((problem, prior))
-                if cell is None or not plain:
-                    row.append("")
-                    continue
-                better = max(plain, key=np.mean)
-                row.append(mean_and_interval(np.subtract(cell["psnr"], better).tolist()))
-            gains.append(row)
+        gains = [
+            [prior, *(_gain(here, problem, prior) for problem in problems)]
+            for prior in priors
+            if prior not in BASELINES
+        ]
         parts.append(markdown(["above the better of Wiener and TV, dB [95 %]", *problems], gains))
         strengths = [
             [prior, *(_strength(here.get((problem, prior))) for problem in problems)]
@@ -105,6 +88,19 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
         ]
         parts.append(markdown(["strength", *problems], strengths))
     return "\n\n".join(parts)
+
+
+def _mean(cell: Mapping[str, Any] | None) -> str:
+    return "" if cell is None else f"{np.mean(cell['psnr']):.2f}"
+
+
+def _gain(here: Mapping[tuple[str, str], Mapping[str, Any]], problem: str, prior: str) -> str:
+    """What a prior gains over the better of the plain baselines."""
+    plain = [here[problem, b]["psnr"] for b in ("wiener", "tv") if (problem, b) in here]
+    if not plain or (problem, prior) not in here:
+        return ""
+    better = max(plain, key=np.mean)
+    return mean_and_interval(np.subtract(here[problem, prior]["psnr"], better).tolist())
 
 
 def _strength(cell: Mapping[str, Any] | None) -> str:

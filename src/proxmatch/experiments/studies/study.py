@@ -22,6 +22,8 @@ from proxmatch.experiments.bootstrap import Resampling, interval
 from proxmatch.experiments.cells import Outcome, Store, address
 from proxmatch.experiments.collect import markdown as markdown
 
+#: A cell, its settings and result merged, or a part of one.
+Line = Mapping[str, Any]
 RESAMPLES = 2000
 #: The file of the tables.
 TABLES = "tables.md"
@@ -111,6 +113,20 @@ def source_digest(study: Study) -> str:
     """A hash of the code that computes the cells of a study."""
     own = inspect.getsourcefile(inspect.unwrap(study.compute))  # torch.no_grad wraps it
     return code_digest(*CORE, "experiments/studies/priors.py", own or "", *study.code)
+
+
+def grouped(lines: Sequence[Line], *names: str) -> dict[Any, list[Line]]:
+    """Lines by their value of a setting, or by a tuple of values, in the order they first appear.
+
+    Example:
+        >>> grouped([{"n": 1, "psnr": 30.0}, {"n": 5, "psnr": 31.0}], "n")[5]
+        [{'n': 5, 'psnr': 31.0}]
+    """
+    found: dict[Any, list[Line]] = {}
+    for line in lines:
+        key = line[names[0]] if len(names) == 1 else tuple(line[name] for name in names)
+        found.setdefault(key, []).append(line)
+    return found
 
 
 def mean_and_interval(values: Sequence[float], sign: str = "+") -> str:

@@ -24,7 +24,7 @@ from proxmatch.experiments.studies.priors import (
     label_of,
     problem_of,
 )
-from proxmatch.experiments.studies.study import Study, Work, markdown
+from proxmatch.experiments.studies.study import Study, Work, grouped, markdown
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 
@@ -149,11 +149,8 @@ def checkerboard(error: Tensor) -> float:
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
     """One row per picture, one column per problem and denoiser: start -> end."""
     parts = []
-    for problem in dict.fromkeys(cell["problem"] for cell in cells):
-        for channels in dict.fromkeys(cell["channels"] for cell in cells):
-            here = [c for c in cells if (c["problem"], c["channels"]) == (problem, channels)]
-            if not here:
-                continue
+    for problem, some in grouped(cells, "problem").items():
+        for channels, here in grouped(some, "channels").items():
             rows = [
                 [
                     name,
