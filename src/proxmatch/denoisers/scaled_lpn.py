@@ -228,7 +228,7 @@ class ScaledLPN(ProximalDenoiser):
             return self._differentiable(z, sigma)
         if sigma.stride(0) == 0 or len(sigma) == 1:  # one level for all
             return self._in_place(z, sigma[:1])
-        pairs = zip(z.split(1), sigma.split(1), strict=True)
+        pairs = zip(torch.split(z, 1), torch.split(sigma, 1), strict=True)
         return torch.cat([self._in_place(*pair) for pair in pairs])
 
     def _differentiable(self, z: Tensor, sigma: Tensor) -> Tensor:
@@ -532,7 +532,7 @@ def _read_squares_(a: Tensor, seen: Tensor, weight: Tensor, level: _Level) -> No
     block = us.new_empty(2, rows, *us.shape[2:])
     halves = list(_halves(weight, level.bias[SQUARED]))
     for image, into in zip(us, to, strict=True):
-        for u, sums in zip(image.split(rows), into.split(rows), strict=True):
+        for u, sums in zip(torch.split(image, rows), torch.split(into, rows), strict=True):
             y, p = block[:, : len(u)]
             for sign, matrix, (bias,) in halves:
                 torch.add(bias, u, alpha=sign, out=y)
