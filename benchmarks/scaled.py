@@ -1,7 +1,8 @@
 """Denoisers of all noise levels against their own bare convolutions, and compiled.
 
 The convolutions of a call, forward and transposed, are recorded while it runs and run again on the
-same tensors with nothing in between: what no implementation can do without.
+same tensors with nothing in between: what no implementation can do without. Those of 1 x 1 pixels
+may be products of matrices.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from proxmatch.denoisers import ProximalDenoiser, load
 LEVEL = 0.05
 MODELS = {"gs-photographs": "1.3", "lpn-photographs": "1.2"}
 _ATEN = torch.ops.aten
-CONVOLUTIONS = (_ATEN.convolution.default, _ATEN.convolution_backward.default)
+CONVOLUTIONS = (
+    _ATEN.convolution.default,
+    _ATEN.convolution_backward.default,
+    _ATEN.addmm.out,
+    _ATEN.addmm_.default,
+)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -28,13 +34,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func in CONVOLUTIONS:
-            self.calls.append((func, args))
+            self.calls.append((func, args, kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
@@ -43,14 +49,14 @@ def bare(denoiser: ProximalDenoiser, x: Tensor) -> Callable[[], None]:
     with _Recorder() as recorder, torch.no_grad():
         denoiser(x, LEVEL)
     calls = [
-        (func, tuple(a.detach() if isinstance(a, Tensor) else a for a in args))
-        for func, args in recorder.calls
+        (func, tuple(a.detach() if isinstance(a, Tensor) else a for a in args), kwargs)
+        for func, args, kwargs in recorder.calls
     ]
 
     @torch.no_grad()
     def run() -> None:
-        for func, args in calls:
-            func(*args)
+        for func, args, kwargs in calls:
+            func(*args, **kwargs)
 
     return run
 

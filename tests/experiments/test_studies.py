@@ -22,9 +22,10 @@ from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
 from proxmatch.experiments.studies.ceiling import Unrolled, trained
 from proxmatch.experiments.studies.modalities import PROBLEMS as MODALITY_PROBLEMS
-from proxmatch.experiments.studies.priors import PROBLEMS, prior_of, problem_of
+from proxmatch.experiments.studies.priors import PROBLEMS, fitting, prior_of, problem_of
 from proxmatch.experiments.studies.solver import calls
 from proxmatch.experiments.studies.whole import checkerboard, grid
+from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 
 
@@ -309,6 +310,16 @@ def test_bm3d_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     prior_of.cache_clear()
     with pytest.raises(InputError, match=r"pip install 'proxmatch\[bm3d\]'"):
         prior_of("bm3d")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_bm3d_is_a_prior_for_color_and_gray(channels: int) -> None:
+    pytest.importorskip("bm3d")
+    prior_of.cache_clear()
+    assert fitting(["bm3d"], channels) == ["bm3d"]
+    x = torch.full((1, channels, 32, 32), 0.5)
+    noisy = x + 0.1 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    assert float(psnr(prior_of("bm3d")(noisy, 0.1), x)) > float(psnr(noisy, x)) + 10
 
 
 def test_the_help_names_every_study() -> None:

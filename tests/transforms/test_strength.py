@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from proxmatch.baselines import Wiener
 from proxmatch.data import embedded
 from proxmatch.denoisers import GradientStep, GradientStepConfig, jacobian_spectrum, load, save
-from proxmatch.errors import InputError, LevelWarning
+from proxmatch.errors import InputError, LevelWarning, SuspiciousWarning
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, denoising, gaussian_deblurring, super_resolution
@@ -25,7 +25,7 @@ from proxmatch.transforms import (
     strength,
     tune,
 )
-from proxmatch.transforms.strength import LEVELS, MARGIN, PATIENCE, Trial, halved
+from proxmatch.transforms.strength import GRID, MARGIN, PATIENCE, Trial, halved
 
 
 class Shrinking(nn.Module):
@@ -197,8 +197,8 @@ def test_two_numbers_are_chosen_together_under_a_bound(
 
     for trial in found.table:
         assert trial.psnr == pytest.approx(score(trial.strength, trial.sigma or 0), abs=1e-3)
-    place = LEVELS.index(s)  # no neighboring level is better at this t
-    for other in LEVELS[max(0, place - 1) : place + 2]:
+    place = GRID.index(s)  # no neighboring level is better at this t
+    for other in GRID[max(0, place - 1) : place + 2]:
         assert score(t, other) <= found.chosen.psnr + 1e-3
     run = pnp_pgd(found.denoiser, y, problem, record=("iterates",))
     assert run.queries is not None
@@ -329,6 +329,31 @@ def test_a_level_outside_the_trained_range_is_warned_of_once(images: Tensor) -> 
         with pytest.warns(LevelWarning, match=message) as told:
             run()
         assert [w.category for w in told].count(LevelWarning) == 1
+
+
+class Pulling(nn.Module):
+    """N_s with g_s(x) = s sum_i sqrt(c_i^2 + s^2), c = x - 1/2: D_s moves a pixel by about s."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        distance = ((x - 0.5).square() + sigma**2).sqrt()
+        return x - self.factor * (2 * sigma * distance).sqrt()
+
+
+def test_a_choice_says_if_it_is_worse_than_the_start(images: Tensor) -> None:
+    """Where every prior harms, the weakest is best: at a level below those of the training."""
+    problem = denoising(16, noise=1e-4, iterations=2)
+    model = GradientStep.of(Pulling(), levels=(0.003, 0.25), lipschitz=1.0)
+    with pytest.warns(SuspiciousWarning, match="at no strength .* better than its start") as told:
+        found = choose_strength(model, images[:1, :, :16, :16], problem, measured=False)
+    assert [w.category for w in told] == [SuspiciousWarning]
+    assert found.chosen.sigma == GRID[0]
+    assert GRID[0] < 0.003
+    with pytest.warns(LevelWarning, match=r"outside \[0\.003, 0\.25\]"):
+        found.denoiser(images)
 
 
 @pytest.mark.parametrize("kind", ["deblurring", "super-resolution"])

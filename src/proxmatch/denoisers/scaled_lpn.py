@@ -46,7 +46,7 @@ network starts as firm thresholding of cosine transforms (:func:`initialize`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -128,7 +128,7 @@ OVERLAP = 9
 #: not read the extra units.
 RING = (1, 1, 1, 1)
 #: Numbers of the finest direct layer that are handled at a time.
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 #: Weights between layers are stored multiplied by their fan-in over this, so that one learning
 #: rate fits all weights.
 FAN = 5.0
@@ -224,6 +224,15 @@ class ScaledLPN(ProximalDenoiser):
 
     def convex_gradient(self, z: Tensor, sigma: Tensor) -> Tensor:
         """Grad psi_s(z), the shape of z; arguments as in :meth:`convex`."""
+        if z.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self._differentiable(z, sigma)
+        if sigma.stride(0) == 0 or len(sigma) == 1:  # one level for all
+            return self._in_place(z, sigma[:1])
+        pairs = zip(torch.split(z, 1), torch.split(sigma, 1), strict=True)
+        return torch.cat([self._in_place(*pair) for pair in pairs])
+
+    def _differentiable(self, z: Tensor, sigma: Tensor) -> Tensor:
+        """Grad psi_s(z) in differentiable operations."""
         level, weights = self._at(sigma), self._weights()
         trace = self._up(z, level, weights)
         back: dict[str, Tensor] = {}  # W^T delta by the layer that is read
@@ -234,26 +243,82 @@ class ScaledLPN(ProximalDenoiser):
             delta = g * trace.slope[name] * level.gain[name]
             _add(views, layer.scale, F.conv_transpose2d(delta, self.filters[name], padding=1))
             for below in layer.reads:
-                if below == SQUARED:  # only the finest deep layer reads it
-                    read, reader = weights[_read(layer, below)], F.pad(delta, RING)
-                else:
-                    _add(back, below, _adjoint(delta, weights[_read(layer, below)], layer, below))
+                if below == SQUARED:  # units of the ring are read by no layer
+                    delta = F.pad(delta, RING)
+                _add(back, below, _adjoint(delta, weights[_read(layer, below)], layer, below))
         for layer in DIRECT:
             name = layer.name
             if name == SQUARED:
-                delta = _by_rows(
-                    lambda u, above: _passed(u, F.conv_transpose2d(above, read), level),
-                    trace.squared,
-                    reader,
-                )
+                delta = _passed(trace.squared, back[name], level)
             else:
                 g = (level.tap[name] + back[name]) * trace.slope[name]
                 delta = _odd(g) * level.gain[name]
             border = 1 + (name == SQUARED)
             _add(views, layer.scale, F.conv_transpose2d(delta, self._filters(name), padding=border))
-        middle = views[1] + F.interpolate(views[2], scale_factor=2.0) / 4
-        out: Tensor = F.pixel_shuffle(views[0] + F.pixel_shuffle(middle, 2), 2)
-        return out
+        return _collapsed(views)
+
+    def _in_place(self, z: Tensor, sigma: Tensor) -> Tensor:
+        """Grad psi_s(z) at one level, ``(1,)``, without a graph: buffers are written again.
+
+        Most of the time beside the convolutions is that of memory, so that gains go into the
+        weights, biases and taps into the convolutions.
+        """
+        level = self._at(sigma)
+        bias, tap = ({n: v.flatten() for n, v in d.items()} for d in (level.bias, level.tap))
+        gain = {n: v.view(-1, 1, 1, 1) for n, v in level.gain.items()}
+        filters = {n: self._filters(n) * gain.get(n, 1) for n in SCALE}
+        weights = self._weights()
+        reads = {
+            (layer.name, below): weights[_read(layer, below)] * gain[layer.name]
+            for layer in DEEP
+            for below in layer.reads
+        }
+        views = _views(z)
+        seen = F.conv2d(views[0], filters[SQUARED], padding=2)
+        slope: dict[str, Tensor] = {}
+        y: dict[str, Tensor] = {}
+        for layer in DIRECT[1:]:
+            name = layer.name
+            u = F.conv2d(views[layer.scale], filters[name], padding=1)
+            a = torch.cat([u, -u], 1).add_(level.bias[name])
+            slope[name], y[name] = _phi_(a)
+        for layer in DEEP:
+            name = layer.name
+            a = F.conv2d(views[layer.scale], filters[name], bias[name], padding=1)
+            for below in layer.reads:
+                weight = reads[name, below]
+                if below == SQUARED:
+                    _read_squares_(a, seen, weight, level)
+                elif SCALE[below] > layer.scale:
+                    _enlarged_(a, F.conv2d(y[below], weight))
+                else:
+                    a += _apply(y[below], weight, layer, below)
+            if layer is DEEP[-1]:  # which no layer reads
+                slope[name] = a.clamp_(0, 1)
+            else:
+                slope[name], y[name] = _phi_(a)
+        del a, y
+        back: dict[str, Tensor] = {}
+        sums: dict[int, Tensor] = {}
+        for layer in (*reversed(DEEP), *DIRECT):
+            name, padding = layer.name, 1
+            if name == SQUARED:
+                delta, padding = seen, 2
+            else:
+                delta = slope.pop(name).mul_(back.pop(name) if name in back else level.tap[name])
+                if name in _DIRECT:
+                    delta = _odd(delta)
+            view = F.conv_transpose2d(delta, filters[name], padding=padding)
+            sums[layer.scale] = sums[layer.scale].add_(view) if layer.scale in sums else view
+            for below in layer.reads:
+                weight = reads[name, below]
+                if below == SQUARED:
+                    _pass_squares_(seen, delta, weight, level)
+                elif below in back:
+                    back[below] += _adjoint(delta, weight, layer, below)
+                else:
+                    back[below] = _adjoint(delta, weight, layer, below, tap[below])
+        return _collapsed(sums)
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """D_s(x) = grad Psi_s(x), the shape of x."""
@@ -358,10 +423,8 @@ class ScaledLPN(ProximalDenoiser):
 
     def _up(self, z: Tensor, level: _Level, weights: dict[str, Tensor]) -> _Trace:
         """All units at z."""
-        fine = F.pixel_unshuffle(z, 2)
-        middle = F.pixel_unshuffle(fine, 2)
-        views = (fine, middle, F.avg_pool2d(middle, 2))
-        trace = _Trace(F.conv2d(fine, self._filters(SQUARED), padding=2), {}, {})
+        views = _views(z)
+        trace = _Trace(F.conv2d(views[0], self._filters(SQUARED), padding=2), {}, {})
         for layer in DIRECT[1:]:
             name = layer.name
             u = level.gain[name] * F.conv2d(views[layer.scale], self.filters[name], padding=1)
@@ -372,12 +435,10 @@ class ScaledLPN(ProximalDenoiser):
             for below in layer.reads:
                 weight = weights[_read(layer, below)]
                 if below == SQUARED:
-                    a = a + _by_rows(
-                        lambda u, w=weight: F.conv2d(_phi(_on(u, level))[1], w),
-                        trace.squared[..., 1:-1, 1:-1],
-                    )
+                    y = _phi(_on(trace.squared[..., 1:-1, 1:-1], level))[1]
                 else:
-                    a = a + _apply(trace.y[below], weight, layer, below)
+                    y = trace.y[below]
+                a = a + _apply(y, weight, layer, below)
             trace.slope[name], trace.y[name] = _phi(
                 torch.addcmul(level.bias[name], level.gain[name], a)
             )
@@ -414,18 +475,100 @@ def _odd(delta: Tensor) -> Tensor:
     return plus - minus
 
 
-def _by_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """A function of each pixel, a few rows of the images at a time where no gradient is wanted.
+def _phi_(a: Tensor) -> tuple[Tensor, Tensor]:
+    """phi'(a), and phi(a) in place of a."""
+    p = a.clamp(0, 1)
+    return p, a.sub_(p, alpha=0.5).mul_(p)
 
-    The finest direct layer has far more channels than any other. Of a whole picture they are slow
-    to write and read again; a few rows of them stay in the cache of the processor.
+
+def _views(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What the layers of each scale see of an image."""
+    fine = F.pixel_unshuffle(z, 2)
+    middle = F.pixel_unshuffle(fine, 2)
+    return fine, middle, F.avg_pool2d(middle, 2)
+
+
+def _collapsed(views: dict[int, Tensor]) -> Tensor:
+    """The adjoint of :func:`_views`."""
+    middle = views[1] + F.interpolate(views[2], scale_factor=2.0) / 4
+    out: Tensor = F.pixel_shuffle(views[0] + F.pixel_shuffle(middle, 2), 2)
+    return out
+
+
+def _pixels(x: Tensor) -> Tensor:
+    """The same memory as ``(B, H, W, C)``."""
+    x = x.permute(0, 2, 3, 1)
+    assert x.is_contiguous()  # noqa: S101
+    return x
+
+
+def _enlarged_(a: Tensor, small: Tensor) -> None:
+    """Add images of half the size to a."""
+    to, b, (height, width) = _pixels(a), small.permute(0, 2, 3, 1), small.shape[-2:]
+    to.view(len(a), height, 2, width, 2, -1).add_(b[:, :, None, :, None])
+
+
+# The finest direct layer has far more channels than any other. Of a whole picture they are slow to
+# write and read again; a few rows of them stay in the cache of the processor.
+
+
+def _halves(weight: Tensor, *values: Tensor) -> Iterator[tuple[int, Tensor, list[Tensor]]]:
+    """The sign of each half of the finest direct units, its weights and its values."""
+    matrices = weight.flatten(1).chunk(2, 1)
+    parts = zip(*(v.flatten().chunk(2) for v in values), strict=True)
+    for sign, matrix, own in zip((1, -1), matrices, parts, strict=True):
+        yield sign, matrix.contiguous(), list(own)
+
+
+def _rows(width: int, number: int) -> int:
+    """How many rows are handled at a time, of so many pairs of units."""
+    return max(1, BLOCK // (2 * width * number))
+
+
+def _read_squares_(a: Tensor, seen: Tensor, weight: Tensor, level: _Level) -> None:
+    """Add W y of the finest direct units to a."""
+    to, us = _pixels(a), _pixels(seen)[:, 1:-1, 1:-1]
+    rows = _rows(*us.shape[2:])
+    block = us.new_empty(2, rows, *us.shape[2:])
+    halves = list(_halves(weight, level.bias[SQUARED]))
+    for image, into in zip(us, to, strict=True):
+        for u, sums in zip(torch.split(image, rows), torch.split(into, rows), strict=True):
+            y, p = block[:, : len(u)]
+            for sign, matrix, (bias,) in halves:
+                torch.add(bias, u, alpha=sign, out=y)
+                torch.clamp(y, 0, 1, out=p)
+                y.sub_(p, alpha=0.5).mul_(p)
+                sums.view(-1, sums.shape[-1]).addmm_(y.view(-1, y.shape[-1]), matrix.T)
+
+
+def _pass_squares_(seen: Tensor, delta: Tensor, weight: Tensor, level: _Level) -> None:
+    """What the finest direct units pass down, in place of what they see.
+
+    Of two opposite units at most one is on: both thresholds are at least zero.
     """
-    first = tensors[0]
-    rows = max(1, BLOCK // first[:, :, 0].numel())
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or rows >= first.shape[2]:
-        return function(*tensors)
-    blocks = zip(*(torch.split(tensor, rows, 2) for tensor in tensors), strict=True)
-    return torch.cat([function(*block) for block in blocks], 2)
+    us, above = _pixels(seen), _pixels(delta)
+    rows, number = _rows(*us.shape[2:]), above.shape[-1]
+    block = us.new_empty(3, rows, *us.shape[2:])
+    framed = above.new_zeros(rows, us.shape[2], number)  # rows of delta, with the ring
+    halves = list(_halves(weight, *level.back))
+    plus, minus = level.bias[SQUARED].flatten().chunk(2)
+    for image, source in zip(us, above, strict=True):
+        for top in range(0, len(image), rows):
+            u = image[top : top + rows]
+            first, last = max(top, 1), min(top + rows, len(image) - 1)  # those in the image
+            framed.zero_()
+            framed[first - top : last - top, 1:-1] = source[first - 1 : last - 1]
+            g, p, out = block[:, : len(u)]
+            torch.clamp(u, minus, -plus, out=p)
+            u.sub_(p)  # on, with the sign of the unit
+            out.zero_()
+            for sign, matrix, taps in halves:
+                pixels = framed[: len(u)].view(-1, number)
+                torch.addmm(taps[0], pixels, matrix, out=g.view(-1, g.shape[-1]))
+                for width, tap in zip(WIDTHS, (g, *taps[1:]), strict=True):
+                    torch.clamp(u, min(0, sign * width), max(0, sign * width), out=p)
+                    out.addcmul_(p, tap)
+            torch.add(out, u, alpha=1 / OVERLAP, out=u)
 
 
 def _read(layer: _Layer, below: str) -> str:
@@ -447,13 +590,15 @@ def _apply(y: Tensor, weight: Tensor, layer: _Layer, below: str) -> Tensor:
     return F.interpolate(F.conv2d(y, weight), scale_factor=2.0)
 
 
-def _adjoint(delta: Tensor, weight: Tensor, layer: _Layer, below: str) -> Tensor:
-    """W^T delta."""
+def _adjoint(
+    delta: Tensor, weight: Tensor, layer: _Layer, below: str, bias: Tensor | None = None
+) -> Tensor:
+    """W^T delta, and a bias."""
     if SCALE[below] == layer.scale:
-        return F.conv_transpose2d(delta, weight, padding=weight.shape[-1] // 2)
+        return F.conv_transpose2d(delta, weight, bias, padding=weight.shape[-1] // 2)
     if SCALE[below] < layer.scale:
-        return F.conv_transpose2d(delta, weight, stride=2)
-    return F.conv_transpose2d(4 * F.avg_pool2d(delta, 2), weight)
+        return F.conv_transpose2d(delta, weight, bias, stride=2)
+    return F.conv_transpose2d(4 * F.avg_pool2d(delta, 2), weight, bias)
 
 
 def _framed(z: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
@@ -40,7 +41,7 @@ from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.levels import told_once
 from proxmatch.denoisers.plain import AnyDenoiser
 from proxmatch.denoisers.spectrum import jacobian_spectrum
-from proxmatch.errors import InputError
+from proxmatch.errors import InputError, LevelWarning, SuspiciousWarning
 from proxmatch.metrics import psnr
 from proxmatch.plots.shown import ShownTuned
 from proxmatch.plots.text_tables import Rows
@@ -55,6 +56,11 @@ PATIENCE = 2
 STRENGTHS = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 #: Noise levels: even steps in log s.
 LEVELS = tuple(0.003 * 1.5**k for k in range(11))
+#: The same with three more below. Images far smoother than those of the training want a weaker
+#: prior than at its lowest level; the search goes there where PSNR rises toward it.
+GRID = (*(0.003 / 1.5**k for k in (3, 2, 1)), *LEVELS)
+#: How far below the lowest level of its training a denoiser may be used.
+BELOW = 3.4
 #: How often t is halved at the most, and how often L is measured again.
 HALVINGS, ROUNDS = 4, 3
 #: Below this t there is almost no prior left.
@@ -230,6 +236,9 @@ def choose_strength(
     Returns:
         The denoiser at that strength, with the scores of all that were tried, also in its record.
 
+    Warns:
+        SuspiciousWarning: none is better than the start of the iteration, on these images.
+
     Example:
         >>> from proxmatch.denoisers import LPN, LPNConfig
         >>> from proxmatch.problems import denoising
@@ -245,12 +254,22 @@ def choose_strength(
         level = Relaxed(denoiser, 1.0, level).level
     score = _Simulation(images, problem, quality, iterations, seed)
     if denoiser.conditional:
-        found = _two_numbers(denoiser, score, proximal, measured, level, stop)
+        with warnings.catch_warnings():
+            if level is None:  # how good it is there, the search finds out
+                warnings.simplefilter("ignore", LevelWarning)
+            found = _two_numbers(denoiser, score, proximal, measured, level, stop)
     else:
         falling = sorted({1.0, *strengths}, reverse=True)
         found = _one_number(denoiser, score, proximal, measured, falling, stop)
     names = ", ".join(found.chosen.by_problem)
     log.info("%s on %s: %r", type(denoiser.core).__name__, names, found)
+    if found.chosen.psnr < score.start:
+        warnings.warn(
+            f"{names}: at no strength is a reconstruction of these images better than its start, "
+            f"{score.start:.2f} dB; the best has {found.chosen.psnr:.2f} dB",
+            SuspiciousWarning,
+            stacklevel=4,
+        )
     found.denoiser.record = {"problem": names, "images": len(images), **found.to_json()}
     return found
 
@@ -383,6 +402,8 @@ class _Simulation:
             name: (p, p.measure(images, seed=seed)) for name, p in by_name(problems).items()
         }
         self.quality = quality or (lambda found: psnr(found, images))
+        starts = [float(self.quality(p.initial(y)).mean()) for p, y in self.measured.values()]
+        self.start = sum(starts) / len(starts)
 
     def __call__(self, denoiser: Denoise, strength: float, sigma: float | None = None) -> Trial:
         """How a denoiser of this strength does."""
@@ -481,7 +502,8 @@ def _two_numbers(
     """Levels one after the other, at the largest t allowed and its halves, while PSNR rises."""
     low, high = denoiser.levels or (LEVELS[0], LEVELS[-1])
     known = [s for s in LEVELS if low * 0.999 <= s <= high * 1.001] or [low]
-    levels = known if level is None else [level]
+    below = [s for s in GRID if low / BELOW <= s < known[0] * 0.999]
+    levels = [*below, *known] if level is None else [level]
     bounded = denoiser.core.penalized
     trials: dict[tuple[int, float], Trial] = {}
     near = quick(denoiser)
@@ -502,7 +524,7 @@ def _two_numbers(
                 place, here = place + step, there
         return place
 
-    place, largest, constant = min(BEGIN, len(levels) - 1), 1.0, None
+    place, largest, constant = min(len(below) + BEGIN, len(levels) - 1), 1.0, None
     if bounded and proximal:  # a first guess: from the card, or measured at a medium strength
         middling = Relaxed(denoiser, 0.5, levels[place])
         constant = denoiser.core.lipschitz or score.along_runs(denoiser, middling, images=1)

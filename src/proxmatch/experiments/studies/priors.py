@@ -32,7 +32,7 @@ from proxmatch.pnp import Denoise
 from proxmatch.problems import Problem, make_problem
 from proxmatch.problems.image_sizes import Size
 from proxmatch.transforms import Lifted, choose_strength, tune
-from proxmatch.transforms.strength import LEVELS
+from proxmatch.transforms.strength import GRID
 
 #: Validation images that a strength is chosen on, and that a Wiener filter is fitted to.
 CHOSEN_ON = 5
@@ -113,12 +113,12 @@ def lifted(name: str, channels: int) -> Any:
 
 
 def _bm3d() -> Any:
-    """BM3D of deepinv for color images, which needs the extra of that name."""
+    """BM3D of deepinv, for color and gray images, which needs the extra of that name."""
     try:
         denoiser = BM3D()
     except ImportError as error:
         raise InputError("BM3D is an extra: pip install 'proxmatch[bm3d]'") from error
-    denoiser.channels = 3
+    denoiser.channels = None
     return denoiser
 
 
@@ -177,8 +177,8 @@ def _deployed(
 
 
 def fitting(models: tuple[str, ...] | list[str], channels: int) -> list[str]:
-    """The models that take this number of channels."""
-    return [m for m in models if int(prior_of(m).channels) == channels]
+    """The models that take this number of channels, or any."""
+    return [m for m in models if prior_of(m).channels in (None, channels)]
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def at_strength(
         if isinstance(prior, ProximalDenoiser):
             found = choose_strength(prior, images, problem, proximal=proximal, seed=seed)
         else:
-            found = tune(lambda s: _AtLevel(prior, s), LEVELS[::-1], images, problem, seed=seed)
+            found = tune(lambda s: _AtLevel(prior, s), GRID[::-1], images, problem, seed=seed)
     about = {
         "strength": found.chosen.strength,
         "sigma": found.chosen.sigma,
