@@ -38,6 +38,7 @@ from proxmatch.baselines import total_variation, wiener_filter
 from proxmatch.data import image_batch
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import InputError
+from proxmatch.learning.assess import compared
 from proxmatch.learning.evidence import Candidate, interval_of
 from proxmatch.learning.start import LEVEL, Sources, nearest_first, sources_of
 from proxmatch.metrics import psnr
@@ -46,7 +47,6 @@ from proxmatch.pnp import Denoise, PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.transforms import Relaxed, Tuned, choose_strength
 from proxmatch.transforms.fitting import fitting
-from proxmatch.transforms.strength import quick
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -268,7 +268,7 @@ def diagnose(
         interval=interval,
         best=best,
         psnr=own.score,
-        as_it_is=float(psnr(trial.run(quick(model)).images, images).mean()),
+        as_it_is=float(psnr(trial.run(compared(model)).images, images).mean()),
         standings=tuple(standings),
         diverged=diverged,
         denoising=float(psnr(model(noisy, LEVEL), images).mean()),
@@ -335,7 +335,7 @@ class _Trial:
         return self(name, tuned)
 
     def __call__(self, name: str, tuned: Tuned[Any]) -> tuple[Candidate, PnPResult]:
-        run = self.run(_quick(tuned.denoiser))
+        run = self.run(compared(tuned.denoiser))
         score = float(psnr(run.images, self.images).mean())
         seconds = sum(trial.seconds for trial in tuned.table)
         chosen = tuned.chosen
@@ -357,11 +357,6 @@ class _Trial:
         found = self.run(pair[0], reference=pair[1]).gap
         assert found is not None  # noqa: S101
         return found
-
-
-def _quick(denoiser: Denoise) -> Denoise:
-    """PSNR is reported to 0.01 dB: :func:`quick` is precise enough."""
-    return quick(denoiser) if isinstance(denoiser, ProximalDenoiser) else denoiser
 
 
 def _recommended(verdict: Grade, name: str, best: Candidate, loss: float, own: Candidate) -> str:
