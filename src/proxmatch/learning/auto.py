@@ -172,8 +172,12 @@ def explore(
     seed: int = 0,
     on_candidate: Callable[[str], None] = lambda name: None,
     begin: Begin = at_once,
+    began: float | None = None,
 ) -> Trials:
-    """Make all candidates on windows ``(N, C, H, W)``, and score them on what was held out."""
+    """Make all candidates on windows ``(N, C, H, W)``, and score them on what was held out.
+
+    A budget counts from ``began`` on, in monotonic seconds, by default from now.
+    """
     search = search or Search()
     place = next(next(iter(sources.values())).parameters())
     problems = [p.to(place.device).to(place.dtype) for p in problems]
@@ -181,7 +185,8 @@ def explore(
     paler = len(windows) < ENOUGH
     few = _some(windows, search.crops)
     few = _with_paler(few) if paler else few
-    trials = Trials(split, paler, problems, seed, budget, on_candidate, begin, len(sources) > 1)
+    several = len(sources) > 1
+    trials = Trials(split, paler, problems, seed, budget, on_candidate, begin, several, began)
     clock = trials.clock
     trials.nearness = nearness = nearest_first(sources, windows, seed=seed)
     first = next(iter(nearness))
@@ -408,8 +413,9 @@ class Trials:
         on_candidate: Callable[[str], None],
         begin: Begin,
         several: bool,
+        began: float | None,
     ) -> None:
-        self.began, self.budget = time.monotonic(), budget
+        self.began, self.budget = began or time.monotonic(), budget
         self.end = math.inf if budget is None else self.began + budget
         self.clock = Clock(self.end)
         self.split, self.problems, self.seed = split, problems, seed
@@ -585,6 +591,7 @@ class Trials:
             source=chosen.source or self.nearest,
             nearness=self.nearness,
             untried=tuple(self.untried),
+            tried={tried.candidate.name: tried.denoiser for tried in self.tried},
         )
 
     def _warn(self, winner: Tried) -> None:
@@ -600,4 +607,4 @@ class Trials:
                 "give it more"
             )
         if parts:
-            warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=5)
+            warnings.warn("; ".join(parts), AdaptationWarning, stacklevel=6)  # to who calls adapt
