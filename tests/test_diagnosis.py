@@ -84,8 +84,22 @@ def test_without_a_name_it_is_about_the_best_denoiser_at_hand(images: Tensor) ->
     found = pm.diagnose(None, images, problem, sources=hand)
     assert found.name == "right"
     assert found.psnr > next(c.score for c in found.standings if c.name == "wrong")
+    assert found.untried == ()
     with pytest.raises(InputError, match="no denoiser to diagnose"):
         pm.diagnose(None, images, problem, sources=())
+
+
+def test_those_that_were_not_tried_are_named(images: Tensor) -> None:
+    """The loss is behind the best of those that were tried, so which ones is a part of it."""
+    hand = {f"{sigma}": Wiener.fit(images, sigma) for sigma in (0.05, 0.1, 0.5, 1.0)}
+    problem = pm.gaussian_deblurring(32, iterations=2)
+    found = pm.diagnose({"1.0": hand["1.0"]}, images, problem, sources=hand)
+    tried = {c.name for c in found.standings} - {"Wiener filter", "total variation"}
+    assert len(found.untried) == 1
+    assert tried | set(found.untried) == set(hand)
+    assert tried.isdisjoint(found.untried)
+    assert found.to_dict()["untried"] == list(found.untried)
+    assert ("at hand, not tried", "1", found.untried[0]) in found._rows()
 
 
 def test_with_a_reference_the_gap_along_the_run_is_told(images: Tensor) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from PIL import Image
 
 from proxmatch._internal.provenance import _without_prose
+from proxmatch.baselines import Identity
 from proxmatch.commands.reproduce import STUDY_NAMES
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
 from proxmatch.denoisers.ridge import Ridge, RidgeConfig
@@ -25,6 +27,13 @@ from proxmatch.experiments.studies.modalities import PROBLEMS as MODALITY_PROBLE
 from proxmatch.experiments.studies.priors import PROBLEMS, fitting, prior_of, problem_of
 from proxmatch.experiments.studies.solver import calls
 from proxmatch.experiments.studies.whole import checkerboard, grid
+from proxmatch.learning import (
+    AdaptationPlan,
+    AdaptationResult,
+    Candidate,
+    RunStatus,
+    plan_adaptation,
+)
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 
@@ -365,15 +374,25 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
             "prior": name,
             "target": "faces",
             "problem": "deblurring",
-            "told": [value, value],
             "psnr": [value, value + 0.5],
         }
         for name, value in values.items()
     ]
+    said = {"prior": "mismatched", "gs-faces": "matched", "awful": "badly mismatched"}
+    diagnoses = [
+        {
+            "diagnosed": name,
+            "target": "faces",
+            "problem": "deblurring",
+            "verdict": verdict,
+            "loss": 33.1 - values[name],
+        }
+        for name, verdict in said.items()
+    ]
     blind = {**shift, "n": 0, "psnr": {"relaxed": [29.0, 30.0]}, "chosen": "relaxed"}
     alone = STUDIES["adaptation"].tables([blind])
     assert alone.endswith("| deblurring | none | 1 |  |  |  |  |  | 29.50 |  |  |")
-    text = STUDIES["adaptation"].tables([shift, missed, *priors])
+    text = STUDIES["adaptation"].tables([shift, missed, *priors, *diagnoses])
     reached, gains, evidence, verdicts, note = text.split("\n\n")
     assert "| 5 | 2 | 21.00 | 28.50 | 32.50 | 32.00 | 31.75 | 31.50 | 30.50 | 30.00 |" in reached
     assert "33.25 (ref.)" in reached
@@ -384,3 +403,48 @@ def test_the_study_of_adaptation_counts_what_its_cells_say(data: Path) -> None:
     assert "| mismatched | 1 | 1 | 1.00 | 1.00 to 1.00 |" in verdicts
     assert "| badly mismatched | 1 | 1 | 10.00 | 10.00 to 10.00 |" in verdicts
     assert "over 3 pairs: 1.00" in note
+
+
+@pytest.mark.parametrize("n", [5, 0])
+def test_the_study_of_adaptation_asks_the_library(
+    data: Path, monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    """Its cells hold what ``adapt`` and ``diagnose`` say, and nothing is planned beside them."""
+    module = "proxmatch.experiments.studies.adapted"
+    few = torch.rand(8, 3, 128, 128, generator=torch.Generator().manual_seed(0))
+    tiny = str(data / "tiny")
+    plans: list[AdaptationPlan] = []
+
+    def adapt(*given: Any, **options: Any) -> AdaptationResult:
+        plans.append(plan_adaptation(*given, **options))
+        scores = {"inpainting": 20.0}
+        other, own = (
+            Candidate(name, scores, 1.0, 0.0, kind=name, source=tiny, chosen=name == "relaxed")
+            for name in ("source", "relaxed")
+        )
+        tried, table = dict.fromkeys(("source", "relaxed"), Identity(3)), (other, own)
+        about: dict[str, Any] = {"table": table, "source": tiny, "tried": tried}
+        return AdaptationResult(Identity(3), RunStatus.COMPLETED, 0, [], None, **about)
+
+    def diagnose(denoiser: Any, images: torch.Tensor, problem: Any, **options: Any) -> Any:
+        assert (list(denoiser), len(images), problem.img_size) == (["tiny"], 4, (3, 64, 64))
+        assert list(options["sources"]) == ["tiny"]
+        told = {"verdict": "matched", "loss": 0.1, "interval": [0, 0.2], "best": "tiny"}
+        return SimpleNamespace(to_dict=lambda: {**told, "standings": [], "untried": ["far"]})
+
+    monkeypatch.setattr(f"{module}._images", lambda *about: (few, few[:1], ["a", "b"]))
+    monkeypatch.setattr(f"{module}.adapt", adapt)
+    monkeypatch.setattr(f"{module}.diagnose", diagnose)
+    work = Work(data, (tiny,), images=1, steps=1)
+    here = {"target": "faces", "problem": "inpainting 70", "seed": 0}
+    settings = {"source": tiny, "n": n, "set": 0, "images": 1, "steps": 1, **here}
+    cell = STUDIES["adaptation"].compute(settings, work)
+    [plan] = plans
+    assert (plan.measurements is None, len(plan.images), plan.size) == (n > 0, n and 8, 64)
+    assert (plan.search.steps, plan.search.compare, plan.seed) == (1, n > 0, 0)
+    assert [problem.img_size[1] for problem in plan.problems] == [64 if n else 128]
+    assert (cell["chosen"], cell["learned"], cell["nearest"]) == ("relaxed", True, tiny)
+    assert list(cell["psnr"]) == (["source", "relaxed"] if n else ["relaxed"])
+    about = {"diagnosed": "tiny", "at_hand": [tiny], "images": 1, **here}
+    told = STUDIES["adaptation"].compute(about, work)
+    assert (told["verdict"], told["loss"], told["untried"]) == ("matched", 0.1, ["far"])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +33,9 @@ from proxmatch.learning import (
     adapt,
     adaptation_settings,
     auto as module,
+    blind,
     pairs,
+    plan_adaptation,
     run,
     stream,
 )
@@ -384,6 +387,41 @@ def test_measurements_are_enough(source: LPN) -> None:
     assert quality(result.denoiser) > quality(source) + 1
     with pytest.warns(AdaptationWarning, match="budget of 0 s left no time for relaxed"):
         adapt(source, measurements=y, problem=DEBLURRING, budget=0)
+
+
+def test_measurements_are_planned_like_images(source: LPN) -> None:
+    y = DEBLURRING.measure(bright(5))
+    plan = plan_adaptation(source, problem=DEBLURRING, measurements=y, steps=7)
+    assert plan.measurements is not None
+    assert torch.equal(plan.measurements, y)
+    assert (plan.images, plan.size, plan.held_out) == ([], 16, True)
+    assert (plan.search.steps, plan.search.compare) == (0, False)  # the source has one level
+    level = GradientStep(GradientStepConfig.scaled(widths=(4, 4), levels=(0.01, 0.1)))
+    assert plan_adaptation(level, None, DEBLURRING, measurements=y, steps=7).search.steps == 7
+    few = plan_adaptation(level, None, DEBLURRING, measurements=y[:3], steps=7)
+    assert (few.search.steps, few.held_out) == (0, False)
+    with pytest.raises(InputError, match="nor a method"):
+        plan_adaptation(source, None, DEBLURRING, measurements=y, method="mse")
+
+
+def test_a_budget_counts_what_comes_before_the_candidates(
+    source: LPN, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measurements are reconstructed first, which once took as long as it took."""
+    late, real, before = [0.0], time.monotonic, blind.stand_ins
+
+    def slow(*given: Any) -> torch.Tensor:
+        late[0] = 1000.0
+        return before(*given)
+
+    monkeypatch.setattr(time, "monotonic", lambda: real() + late[0])
+    monkeypatch.setattr(blind, "stand_ins", slow)
+    y = DEBLURRING.measure(bright(4))
+    with pytest.warns(AdaptationWarning, match="left no time") as told:
+        found = adapt(source, measurements=y, problem=DEBLURRING, budget=900)
+    assert [c.name for c in found.table][:1] == ["source"]
+    assert "relaxed" in found.untried
+    assert told[0].filename == __file__  # a warning is about the line that calls adapt
 
 
 def test_training_in_the_frame_of_an_alignment_is_training_the_aligned_denoiser(

@@ -3,7 +3,7 @@ r"""Is a denoiser mismatched for given images, and what does that cost?
 **The verdict is about what a user loses.** The problem is simulated on clean images of the domain.
 The denoiser reconstructs them at its best strength. So do the others at hand: other denoisers, a
 Wiener filter of the images, total variation. The *loss* is how far, in dB of PSNR, the denoiser
-falls behind the best of these:
+falls behind the best of those that were tried:
 
 - ``matched``: less than 0.3 dB;
 - ``badly mismatched``: more than 1 dB, or a reconstruction diverges;
@@ -14,7 +14,8 @@ range for the latter (:func:`proxmatch.learning.evidence.interval_of`): *matched
 end below 0.3 dB or almost no loss, *badly mismatched* its lower end above 1 dB.
 
 All strengths are chosen by the same rule on the same images (:mod:`proxmatch.transforms.strength`).
-Of the other denoisers, only the two that remove noise best from the images are tried.
+Of the other denoisers, only the two that remove noise best from the images are tried; a diagnosis
+names the others as ``untried``, and its loss says nothing about them.
 
 **With a reference** D*, which is one more denoiser at hand, the mismatch of the paper is measured
 as well: the relative gap |D(z_k) - D*(z_k)| / |D*(z_k)| along the reconstructions, both at the
@@ -38,6 +39,7 @@ from proxmatch.baselines import total_variation, wiener_filter
 from proxmatch.data import image_batch
 from proxmatch.denoisers import AnyDenoiser, ProximalDenoiser, jacobian_spectrum
 from proxmatch.errors import InputError
+from proxmatch.learning.assess import compared
 from proxmatch.learning.evidence import Candidate, interval_of
 from proxmatch.learning.start import LEVEL, Sources, nearest_first, sources_of
 from proxmatch.metrics import psnr
@@ -46,7 +48,6 @@ from proxmatch.pnp import Denoise, PnPResult, Status, checked_count, pnp_pgd
 from proxmatch.problems import Problem
 from proxmatch.transforms import Relaxed, Tuned, choose_strength
 from proxmatch.transforms.fitting import fitting
-from proxmatch.transforms.strength import quick
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,12 +82,13 @@ class Diagnosis(ShownDiagnosis):
         problem: what was simulated.
         images: how many.
         verdict: see the module docstring.
-        loss: how far the denoiser falls behind the best at hand, in dB; 0 if it is the best.
+        loss: how far the denoiser falls behind the best that was tried, in dB; 0 if it is that.
         interval: a range of the loss on other images of the domain, in dB.
-        best: name of the best at hand.
+        best: name of the best that was tried.
+        untried: names of the other denoisers at hand, which remove noise less well.
         psnr: of the reconstructions at the best strength.
         as_it_is: the same with the denoiser as it is.
-        standings: everything that was tried, the best first.
+        standings: all that it was compared with, and itself, the best first.
         diverged: how many reconstructions diverged at the best strength.
         denoising: PSNR of D(x + noise of 0.05).
         denoising_trained: the same on the images of the training's domain, from the card.
@@ -105,6 +107,7 @@ class Diagnosis(ShownDiagnosis):
     loss: float
     interval: tuple[float, float]
     best: str
+    untried: tuple[str, ...]
     psnr: float
     as_it_is: float
     standings: tuple[Candidate, ...]
@@ -155,6 +158,8 @@ class Diagnosis(ShownDiagnosis):
                 for one in self.standings
             ),
         ]
+        if self.untried:
+            rows.append(("at hand, not tried", str(len(self.untried)), ", ".join(self.untried)))
         if self.diverged:
             rows.append(("diverged", f"{self.diverged} of {self.images}", ""))
         if self.gap is not None:
@@ -267,8 +272,9 @@ def diagnose(
         loss=loss,
         interval=interval,
         best=best,
+        untried=tuple(other for other in near if other not in hand),
         psnr=own.score,
-        as_it_is=float(psnr(trial.run(quick(model)).images, images).mean()),
+        as_it_is=float(psnr(trial.run(compared(model)).images, images).mean()),
         standings=tuple(standings),
         diverged=diverged,
         denoising=float(psnr(model(noisy, LEVEL), images).mean()),
@@ -335,7 +341,7 @@ class _Trial:
         return self(name, tuned)
 
     def __call__(self, name: str, tuned: Tuned[Any]) -> tuple[Candidate, PnPResult]:
-        run = self.run(_quick(tuned.denoiser))
+        run = self.run(compared(tuned.denoiser))
         score = float(psnr(run.images, self.images).mean())
         seconds = sum(trial.seconds for trial in tuned.table)
         chosen = tuned.chosen
@@ -357,11 +363,6 @@ class _Trial:
         found = self.run(pair[0], reference=pair[1]).gap
         assert found is not None  # noqa: S101
         return found
-
-
-def _quick(denoiser: Denoise) -> Denoise:
-    """PSNR is reported to 0.01 dB: :func:`quick` is precise enough."""
-    return quick(denoiser) if isinstance(denoiser, ProximalDenoiser) else denoiser
 
 
 def _recommended(verdict: Grade, name: str, best: Candidate, loss: float, own: Candidate) -> str:

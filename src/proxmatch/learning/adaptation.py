@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from proxmatch._internal.cluster import Begin, Workers, spread
+from proxmatch._internal.cluster import Workers, spread
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.adaptation_plan import AdaptationPlan, Problems, plan_adaptation
@@ -21,7 +20,7 @@ from proxmatch.learning.evidence import AdaptationResult, Evidence
 from proxmatch.learning.fine_tune import Select, fine_tune, look
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import TrainingSettings
-from proxmatch.learning.start import Sources, sources_of
+from proxmatch.learning.start import Sources
 from proxmatch.methods import Method
 from proxmatch.problems import Problem
 from proxmatch.transforms import align
@@ -104,40 +103,12 @@ def adapt(
         >>> result.step, result.evidence is None
         (1, True)
     """
-    if select not in get_args(Select):
-        raise InputError(f"select is 'best' or 'last', not {select!r}")
-    if measurements is not None:
-        if (
-            images is not None
-            or not isinstance(problem, Problem)
-            or method != "auto"
-            or settings is not None
-        ):
-            raise InputError(
-                "with measurements, give the one problem that made them, and neither images nor "
-                "settings nor a method: strength and start are found from them"
-            )
-        measurements = problem.measurements(measurements)
-        sources = sources_of(denoiser, problem.img_size[0], measurements.device)
-        _check_workers(workers, budget)
-        with _spread(workers, sources) as begin:
-            return blind(
-                sources,
-                measurements,
-                problem,
-                search=search or Search(steps=steps, compare=False),
-                budget=budget,
-                seed=seed,
-                on_candidate=on_candidate,
-                begin=begin,
-            )
-    if images is None:
-        raise InputError("give images of the new domain, or measurements and their problem")
     plan = plan_adaptation(
         denoiser,
         images,
         problem,
         method=method,
+        measurements=measurements,
         steps=steps,
         select=select,
         settings=settings,
@@ -181,9 +152,11 @@ def carry_out(
     comparing = plan.method.role == "auto" and plan.settings is None
     if budget is not None and not comparing:
         raise InputError(f"a budget is for the method auto, not for {plan.method.name}")
-    if _elsewhere(workers) and not comparing:
-        raise InputError("several workers can only share the candidates of auto")
-    _check_workers(workers, budget)
+    if workers is not None and workers.engine != "local":
+        if not comparing:
+            raise InputError("several workers can only share the candidates of auto")
+        if budget is not None:
+            raise InputError("a budget is for a single process, whose clock counts")
     if plan.settings is not None:
         return fine_tune(
             plan.source,
@@ -200,7 +173,10 @@ def carry_out(
         )
     if plan.method.role == "aligned":
         return _align(plan.source, plan.images, plan.problems, plan.size, plan.held_out)
-    with _spread(workers, plan.sources) as begin:
+    on_gpus = next(plan.source.parameters()).device.type != "cpu"
+    with spread(workers or Workers(), gpus=int(on_gpus)) as begin:
+        if plan.measurements is not None:
+            return blind(plan, budget=budget, on_candidate=on_candidate, begin=begin)
         return auto(
             plan.sources,
             plan.images,
@@ -212,23 +188,6 @@ def carry_out(
             on_candidate=on_candidate,
             begin=begin,
         )
-
-
-def _elsewhere(workers: Workers | None) -> bool:
-    return workers is not None and workers.engine != "local"
-
-
-def _check_workers(workers: Workers | None, budget: float | None) -> None:
-    if budget is not None and _elsewhere(workers):
-        raise InputError("a budget is for a single process, whose clock counts")
-
-
-def _spread(
-    workers: Workers | None, sources: Mapping[str, ProximalDenoiser]
-) -> AbstractContextManager[Begin]:
-    """A function that begins the work on candidates, on GPUs if the denoisers are there."""
-    place = next(next(iter(sources.values())).parameters()).device
-    return spread(workers or Workers(), gpus=int(place.type != "cpu"))
 
 
 def _align(
@@ -250,7 +209,7 @@ def _align(
                 f"the alignment made things worse: {evidence}; keep the source, or try 'auto', "
                 "which compares",
                 AdaptationWarning,
-                stacklevel=3,
+                stacklevel=4,  # to who calls adapt
             )
     aligned = align(denoiser, tiles(images, size))
     return AdaptationResult(aligned, RunStatus.COMPLETED, 0, [], evidence)

@@ -7,8 +7,8 @@ held out, how many noise draws, which settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from proxmatch.data import FewShot, image_list
 from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import InputError, NotProximalError
 from proxmatch.learning.auto import Search, tiles
-from proxmatch.learning.fine_tune import Select, adaptation_settings
+from proxmatch.learning.fine_tune import CROP, Select, adaptation_settings
 from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.start import Sources, nearest_first, sources_of
@@ -27,6 +27,8 @@ from proxmatch.problems import Problem
 
 #: With more images than these, each has one noise draw, else :data:`DRAWS`.
 FEW, DRAWS = 10, 4
+#: With fewer measurements than these, none is set aside and nothing is fine-tuned.
+ENOUGH = 4
 
 #: Problems, or a function from a side length to one.
 Problems = Problem | Sequence[Problem] | Callable[[int], Problem] | None
@@ -39,7 +41,7 @@ class AdaptationPlan:
     Attributes:
         sources: by name; ``auto`` chooses among them, anything else starts from the nearest, the
             only one here.
-        images: clean, ``(C, H, W)`` each.
+        images: clean, ``(C, H, W)`` each; none with measurements.
         method: what is done.
         problems: that decide, of images of ``size``; may be empty where nothing is decided.
         size: side of the windows.
@@ -49,6 +51,7 @@ class AdaptationPlan:
         select: which weights of a fine-tuning are returned.
         search: how much ``auto`` tries.
         seed: of everything that is drawn.
+        measurements: of the one problem, in place of images.
     """
 
     sources: dict[str, ProximalDenoiser]
@@ -62,6 +65,7 @@ class AdaptationPlan:
     select: Select
     search: Search
     seed: int
+    measurements: Tensor | None = None
 
     @property
     def source(self) -> ProximalDenoiser:
@@ -71,10 +75,11 @@ class AdaptationPlan:
 
 def plan_adaptation(
     denoiser: Sources,
-    images: Any,
+    images: Any = None,
     problem: Problems = None,
     *,
     method: str | Method = "auto",
+    measurements: Any = None,
     steps: int | None = None,
     select: Select = "best",
     settings: TrainingSettings | None = None,
@@ -96,7 +101,24 @@ def plan_adaptation(
         >>> plan.size, plan.draws, len(plan.problems)
         (64, 4, 2)
     """
+    if select not in get_args(Select):
+        raise InputError(f"select is 'best' or 'last', not {select!r}")
     way = method if isinstance(method, Method) else chosen(method)
+    search = search or Search(steps=steps, compare=measurements is None)
+    if measurements is not None:
+        if (
+            images is not None
+            or not isinstance(problem, Problem)
+            or way.role != "auto"
+            or settings is not None
+        ):
+            raise InputError(
+                "with measurements, give the one problem that made them, and neither images nor "
+                "settings nor a method: strength and start are found from them"
+            )
+        return _from_measurements(denoiser, measurements, problem, way, search, seed)
+    if images is None:
+        raise InputError("give images of the new domain, or measurements and their problem")
     given = _checked(images)
     sources = sources_of(denoiser, len(given[0]))
     first = next(iter(sources.values()))
@@ -139,9 +161,25 @@ def plan_adaptation(
     if held_out or (settings is not None and settings.trajectory is not None):
         problems = problems or default_problems((size, size), first.channels)
     return AdaptationPlan(
-        sources, given, way, problems, size, settings, draws, held_out, select,
-        search or Search(steps=steps), seed,
-    )  # fmt: skip
+        sources, given, way, problems, size, settings, draws, held_out, select, search, seed
+    )
+
+
+def _from_measurements(
+    denoiser: Sources, given: Any, problem: Problem, way: Method, search: Search, seed: int
+) -> AdaptationPlan:
+    """The plan for measurements alone: half of them are set aside, if there are enough."""
+    measurements = problem.measurements(given)
+    channels, *sides = problem.img_size
+    sources = sources_of(denoiser, channels, measurements.device)
+    enough = len(measurements) >= ENOUGH
+    # Windows of one size could not follow this problem.
+    if not enough or not all(source.conditional for source in sources.values()):
+        search = replace(search, steps=0)
+    size = min(CROP, *(side - side % 2 for side in sides))
+    return AdaptationPlan(
+        sources, [], way, [problem], size, None, None, enough, "best", search, seed, measurements
+    )
 
 
 def _listed(problem: Problem | Sequence[Problem]) -> list[Problem]:

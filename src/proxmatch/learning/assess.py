@@ -16,6 +16,7 @@ from proxmatch.denoisers import ProximalDenoiser, jacobian_spectrum
 from proxmatch.learning.hold_out import psnr_from
 from proxmatch.pnp import Denoise, Status, pnp_pgd
 from proxmatch.problems import Problem, by_name
+from proxmatch.transforms.strength import quick
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class Assessment:
         }
 
 
+def compared(denoiser: Denoise) -> Denoise:
+    """A denoiser as it is compared with others: :func:`quick`, if it has such a form."""
+    return quick(denoiser) if isinstance(denoiser, ProximalDenoiser) else denoiser
+
+
 @torch.no_grad()
 def assess(
     denoiser: Denoise,
@@ -100,17 +106,18 @@ def assess(
     place = next(iter(denoiser.parameters()), images) if isinstance(denoiser, Module) else images
     images = images.to(place)
     first = first or (0,) * len(images)
+    swift = compared(denoiser)
 
     def quality(found: Tensor) -> Tensor:
         return psnr_from(found, images, first).cpu()
 
     unit = torch.randn(images.shape, generator=generator_of(seed, "noise")).to(place)
-    denoising = {level: quality(denoiser(images + level * unit, level)) for level in noise}
+    denoising = {level: quality(swift(images + level * unit, level)) for level in noise}
     reconstruction, diverged = {}, {}
     for name, problem in by_name(problems).items():
         placed = problem.to(place.device).to(place.dtype)
         y = placed.measure(images, seed=seed)
-        result = pnp_pgd(denoiser, y, placed, record=(), on_divergence="ignore")  # they are counted
+        result = pnp_pgd(swift, y, placed, record=(), on_divergence="ignore")  # they are counted
         reconstruction[name] = quality(result.images)
         diverged[name] = result.status.count(Status.DIVERGED)
     found = Assessment(denoising, reconstruction, diverged)

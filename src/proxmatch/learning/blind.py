@@ -8,8 +8,8 @@ they were clean, and candidates are scored on the other half (:mod:`proxmatch.le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -17,10 +17,9 @@ from torch import Tensor
 from proxmatch._internal.cluster import Begin, at_once
 from proxmatch._internal.randomness import fingerprint
 from proxmatch.baselines import TotalVariation
-from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.learning.auto import Search, explore
+from proxmatch.learning.adaptation_plan import AdaptationPlan
+from proxmatch.learning.auto import explore
 from proxmatch.learning.evidence import AdaptationResult
-from proxmatch.learning.fine_tune import CROP
 from proxmatch.learning.hold_out import HoldOut
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem
@@ -28,8 +27,6 @@ from proxmatch.transforms.strength import halved
 
 #: Of the total variation.
 WEIGHT = 0.005
-#: With fewer measurements than these, none is set aside and nothing is fine-tuned.
-ENOUGH = 4
 
 
 @torch.no_grad()
@@ -41,17 +38,13 @@ def stand_ins(measurements: Tensor, problem: Problem) -> Tensor:
 
 
 def blind(
-    sources: Mapping[str, ProximalDenoiser],
-    measurements: Tensor,
-    problem: Problem,
+    plan: AdaptationPlan,
     *,
-    search: Search | None = None,
     budget: float | None = None,
-    seed: int = 0,
     on_candidate: Callable[[str], None] = lambda name: None,
     begin: Begin = at_once,
 ) -> AdaptationResult:
-    """Adapt a denoiser to measurements; no clean image is needed.
+    """Adapt a denoiser to the measurements of a plan; no clean image is needed.
 
     The arguments are those of :func:`proxmatch.learning.auto.auto`. There is no evidence that it
     helped: the scores in the table are PSNRs on halved reconstructions, which say which candidate
@@ -60,27 +53,24 @@ def blind(
     Warns:
         AdaptationWarning: nothing better was found.
     """
-    search = search or Search(compare=False)
-    images = stand_ins(measurements, problem)
-    few = len(images) < ENOUGH
-    held = images if few else images[1::2]
-    training = images if few else images[::2]
+    assert plan.measurements is not None  # noqa: S101
+    [problem] = plan.problems
+    began = time.monotonic()
+    images = stand_ins(plan.measurements, problem)
+    held, training = (images[1::2], images[::2]) if plan.held_out else (images, images)
     count = len(held)
-    split = HoldOut(list(training.cpu()), held, (0,) * count, tuple(range(count)), not few)
-    trainable = all(source.conditional for source in sources.values())
-    if few or not trainable:  # windows of one size could not follow this problem
-        search = replace(search, steps=0)
-    size = min(CROP, *(side - side % 2 for side in images.shape[2:]))
     trials = explore(
-        sources,
-        split,
+        plan.sources,
+        HoldOut(list(training.cpu()), held, (0,) * count, tuple(range(count)), plan.held_out),
         training,
-        problems=[problem],
-        size=size,
-        search=search,
+        problems=plan.problems,
+        size=plan.size,
+        search=plan.search,
         budget=budget,
-        seed=seed,
+        seed=plan.seed,
         on_candidate=on_candidate,
         begin=begin,
+        began=began,
     )
-    return trials.result(sources, {"measurements": fingerprint(list(measurements))})
+    about = {"measurements": fingerprint(list(plan.measurements))}
+    return trials.result(plan.sources, about)

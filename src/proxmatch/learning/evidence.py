@@ -26,6 +26,7 @@ from proxmatch.learning.assess import Assessment
 from proxmatch.learning.engine import RunStatus
 from proxmatch.plots.shown import ShownAdaptation
 from proxmatch.plots.text_tables import Rows
+from proxmatch.pnp import Denoise
 
 #: What ``select="best"`` may lose on one problem for the sake of another, in dB.
 LEEWAY = 0.05
@@ -173,6 +174,7 @@ class AdaptationResult(ShownAdaptation):
         source: name of the denoiser that it was made from, if there were several.
         nearness: denoising PSNR in dB of each of them on the images, the best one first.
         untried: what a budget left no time for.
+        tried: the denoisers of the table, by name.
     """
 
     denoiser: ProximalDenoiser
@@ -185,6 +187,7 @@ class AdaptationResult(ShownAdaptation):
     source: str | None = None
     nearness: dict[str, float] = field(default_factory=dict)
     untried: tuple[str, ...] = ()
+    tried: dict[str, Denoise] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", Rows(self.table))  # prints as a table

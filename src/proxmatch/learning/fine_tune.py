@@ -153,7 +153,7 @@ def fine_tune(
             f"proximal matching had no gradient left at {100 * saturated:.0f} % of the steps: "
             "gamma is far below the error; use a larger one, or the schedule FromData",
             AdaptationWarning,
-            stacklevel=3,
+            stacklevel=4,  # to who calls adapt
         )
     return AdaptationResult(adapted, result.status, step, result.history, evidence, saturated)
 
@@ -313,4 +313,4 @@ def _speak(evidence: Evidence, step: int, select: Select) -> None:
         message = "no step of the adaptation was better than the source, which is returned as it is"
     else:
         return
-    warnings.warn(message, AdaptationWarning, stacklevel=4)
+    warnings.warn(message, AdaptationWarning, stacklevel=5)

@@ -22,20 +22,21 @@ from torch import Tensor
 
 from proxmatch.data import ImageDomain, few_shot
 from proxmatch.denoisers import ProximalDenoiser
-from proxmatch.diagnosis import LOSSES, Grade, judge
+from proxmatch.diagnosis import LOSSES, Grade, diagnose
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies.priors import (
     BASELINES,
     at_strength,
     cell_of,
     identity_of,
+    label_of,
     prior_of,
     problem_of,
 )
 from proxmatch.experiments.studies.study import Study, Work, grouped, markdown, mean_and_interval
-from proxmatch.learning.auto import VARIATION, WIENER, Search, explore, tiles
-from proxmatch.learning.blind import blind
-from proxmatch.learning.hold_out import hold_out
+from proxmatch.learning import adapt
+from proxmatch.learning.assess import compared
+from proxmatch.learning.auto import VARIATION, WIENER, tiles
 from proxmatch.metrics import psnr
 from proxmatch.pnp import Denoise, pnp_pgd
 from proxmatch.problems import Problem
@@ -83,7 +84,7 @@ SHIFTS = (
 
 
 def plan(work: Work) -> list[dict[str, Any]]:
-    """A cell for each shift, problem and set of images, and for each prior as it is."""
+    """A cell for each shift, problem and set of images, for each prior as it is and diagnosed."""
     common = {"images": work.images or TESTED, "steps": work.steps, "seed": work.seed}
     shifts: list[dict[str, Any]] = [
         {"source": source, "target": target, "problem": problem, "n": n, "set": chosen, **common}
@@ -96,84 +97,73 @@ def plan(work: Work) -> list[dict[str, Any]]:
     for cell in shifts:
         names = _sources(cell["source"], work)
         cell["identity"] = [identity_of(name) for name in names]
-    priors = [
-        cell_of(prior, work, common["images"], target=target, problem=problem)
-        | {"n": 5, "set": 0, **common}
-        for problem in PROBLEMS
-        for target, about in TARGETS.items()
-        for prior in (*BASELINES, *work.models)
-        if prior != "none" and _channels(prior) in (None, about.channels)
-    ]
-    return [*shifts, *priors]
+    priors, diagnoses = [], []
+    for problem in PROBLEMS:
+        for target, about in TARGETS.items():
+            hand = [name for name in work.models if _channels(name) == about.channels]
+            where = {"target": target, "problem": problem}
+            for prior in (*(name for name in BASELINES if name != "none"), *hand):
+                cell = cell_of(prior, work, common["images"], **where)
+                priors.append(cell | {"n": 5, "set": 0, **common})
+            beside = {"at_hand": hand, "identities": [identity_of(name) for name in hand]}
+            told = {**where, **beside, **common}
+            diagnoses += [{"diagnosed": label_of(name), **told} for name in hand]
+    return [*shifts, *priors, *diagnoses]
 
 
 def compute(settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
-    """PSNR of the test images, for every candidate or for one prior."""
-    number, seed = settings["n"], settings["seed"]
-    few, test, data = _images(
-        settings["target"], work.data, number or MEASURED, settings["set"], settings["images"]
-    )
-    small, large = (problem_of(settings["problem"], few.shape[1], size) for size in (WINDOW, SIZE))
+    """PSNR of the test images for every candidate or for one prior, or a diagnosis."""
+    number, seed, problem = settings.get("n", 5), settings["seed"], settings["problem"]
+    chosen, count = settings.get("set", 0), settings["images"]
+    few, test, data = _images(settings["target"], work.data, number or MEASURED, chosen, count)
+    small, large = (problem_of(problem, few.shape[1], size) for size in (WINDOW, SIZE))
+    if "source" not in settings:
+        windows = tiles(list(few), WINDOW)
+        windows = windows[:: -(-len(windows) // CHOSEN_ON)]
+    if "diagnosed" in settings:
+        name = settings["diagnosed"]
+        hand = {label_of(one): prior_of(one) for one in settings["at_hand"]}
+        told = diagnose({name: hand[name]}, windows, small, sources=hand, seed=seed).to_dict()
+        kept = ("verdict", "loss", "interval", "best", "standings", "untried")
+        return {**{key: told[key] for key in kept}, "data": data}
     if "prior" in settings:
-        chosen_on = tiles(list(few), WINDOW)
-        chosen_on = chosen_on[:: -(-len(chosen_on) // CHOSEN_ON)]
-        denoiser, about = at_strength(settings["model"], chosen_on, small, seed=seed)
-        return {
-            "psnr": _quality(denoiser, large, test, seed),
-            "told": _quality(denoiser, small, chosen_on, seed),
-            "data": data,
-            **about,
-        }
-    sources = {name: prior_of(name) for name in _sources(settings["source"], work)}
-    if not number:
-        search = Search(steps=settings["steps"], compare=False)
-        found = blind(sources, large.measure(few, seed=seed), large, search=search, seed=seed)
-        chosen = next(tried.name for tried in found.table if tried.chosen)
-        return {
-            "psnr": {chosen: _quality(found.denoiser, large, test, seed)},
-            "chosen": chosen,
-            "learned": chosen != WIENER,
-            "nearest": found.source,
-            "data": data,
-        }
-    split = hold_out(list(few), WINDOW)
-    trials = explore(
-        sources,
-        split,
-        tiles(split.training, WINDOW),
-        problems=[small],
-        size=WINDOW,
-        search=Search(steps=settings["steps"]),
+        denoiser, about = at_strength(settings["model"], windows, small, seed=seed)
+        return {"psnr": _quality(denoiser, large, test, seed), "data": data, **about}
+    found = adapt(
+        {name: prior_of(name) for name in _sources(settings["source"], work)},
+        few if number else None,
+        small if number else large,
+        measurements=None if number else large.measure(few, seed=seed),
+        steps=settings["steps"],
         seed=seed,
     )
-    winner = trials.best()
-    evidence = trials.evidence(winner)
-    quality = {
-        tried.candidate.name: _quality(tried.denoiser, large, test, seed) for tried in trials.tried
-    }
-    after, before = quality[winner.candidate.name], quality[trials.tried[0].candidate.name]
-    return {
+    winner = next(tried for tried in found.table if tried.chosen)
+    tested = found.tried if number else {winner.name: found.denoiser}
+    quality = {name: _quality(one, large, test, seed) for name, one in tested.items()}
+    result = {
         "psnr": quality,
-        "held_out": {t.candidate.name: round(t.candidate.score, 4) for t in trials.tried},
-        "strength": {
-            t.candidate.name: [t.candidate.strength, t.candidate.sigma, t.candidate.margin]
-            for t in trials.tried
-        },
-        "chosen": winner.candidate.name,
-        "learned": winner.candidate.kind != WIENER,
-        "nearest": trials.nearest,
-        "nearness": trials.nearness,
-        "gain": round(evidence.gain, 4),
-        "interval": [round(v, 4) for v in evidence.interval],
-        "true_gain": round(float(np.mean(after) - np.mean(before)), 4),
+        "chosen": winner.name,
+        "learned": winner.kind != WIENER,
+        "nearest": found.source,
+        "nearness": found.nearness,
+        "strength": {one.name: [one.strength, one.sigma, one.margin] for one in found.table},
+        "held_out": {one.name: round(one.score, 4) for one in found.table},
         "data": data,
+    }
+    if found.evidence is None:
+        return result
+    after, before = quality[winner.name], quality[found.table[0].name]
+    return result | {
+        "gain": round(found.evidence.gain, 4),
+        "interval": [round(v, 4) for v in found.evidence.interval],
+        "true_gain": round(float(np.mean(after) - np.mean(before)), 4),
     }
 
 
 @torch.no_grad()
 def _quality(denoiser: Denoise, problem: Problem, test: Tensor, seed: int) -> list[float]:
-    y = problem.measure(test, seed=seed)
-    found: list[float] = psnr(pnp_pgd(denoiser, y, problem, record=()).images, test).tolist()
+    run = pnp_pgd(compared(denoiser), problem.measure(test, seed=seed), problem, record=())
+    found: list[float] = psnr(run.images, test).tolist()
     return [round(v, 4) for v in found]
 
 
@@ -230,7 +220,9 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
     """What each row reaches, what ``auto`` gains, what its evidence and verdicts are worth."""
     shifts = [cell for cell in cells if "source" in cell]
     priors = [cell for cell in cells if "prior" in cell]
-    parts = [_reached(shifts, priors), _gains(shifts), _evidence(shifts), _verdicts(priors)]
+    diagnoses = [cell for cell in cells if "diagnosed" in cell]
+    verdicts = _verdicts(diagnoses, priors)
+    parts = [_reached(shifts, priors), _gains(shifts), _evidence(shifts), verdicts]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -313,20 +305,22 @@ def _evidence(shifts: Sequence[Mapping[str, Any]]) -> str:
     return markdown(header, rows) if rows else ""
 
 
-def _verdicts(priors: Sequence[Mapping[str, Any]]) -> str:
-    """The loss that ``diagnose`` reports from the few images, and the one on test images."""
-    told, true = [], []
-    for group in grouped(priors, "target", "problem").values():
-        best = max((cell["told"] for cell in group), key=np.mean)
-        reached = max(float(np.mean(cell["psnr"])) for cell in group)
-        for cell in group:
-            if cell["prior"] not in BASELINES:
-                told.append(torch.tensor(np.subtract(best, cell["told"])))
-                true.append(reached - float(np.mean(cell["psnr"])))
-    if not told:
+def _verdicts(diagnoses: Sequence[Mapping[str, Any]], priors: Sequence[Mapping[str, Any]]) -> str:
+    """The loss that ``diagnose`` tells from the few images, and that behind all on test images."""
+    reached: dict[tuple[str, str], dict[str, float]] = {}
+    for cell in priors:
+        here = reached.setdefault((cell["target"], cell["problem"]), {})
+        here[cell["prior"]] = float(np.mean(cell["psnr"]))
+    found = []  # verdict, told loss, true loss
+    for cell in diagnoses:
+        here = reached.get((cell["target"], cell["problem"]), {})
+        if cell["diagnosed"] in here:
+            loss = max(here.values()) - here[cell["diagnosed"]]
+            found.append((cell["verdict"], cell["loss"], loss))
+    if not found:
         return ""
-    means = [float(losses.mean()) for losses in told]
-    agreement = float(spearmanr(means, true).statistic) if len(told) > 2 else float("nan")
+    _, told, true = zip(*found, strict=True)
+    agreement = float(spearmanr(told, true).statistic) if len(told) > 2 else float("nan")
     promised = {
         Grade.MATCHED: (0.0, LOSSES[0]),
         Grade.MISMATCHED: (0.0, np.inf),
@@ -334,7 +328,7 @@ def _verdicts(priors: Sequence[Mapping[str, Any]]) -> str:
     }
     rows = []
     for verdict, (low, high) in promised.items():
-        losses = [t for d, t in zip(told, true, strict=True) if judge(d) is verdict]
+        losses = [loss for said, _, loss in found if said == verdict]
         if losses:
             kept = sum(low <= t <= high for t in losses)
             rows.append(
@@ -352,5 +346,5 @@ ADAPTATION = Study(
     plan,
     compute,
     tables,
-    code=("learning",),
+    code=("learning", "diagnosis"),
 )
