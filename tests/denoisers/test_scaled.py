@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from torch.func import hessian
+from torch.func import hessian, jvp
 
 from proxmatch.denoisers import (
     GradientStep,
@@ -178,3 +178,12 @@ def test_a_map_of_equal_levels_is_that_level() -> None:
     x = torch.rand(2, 3, 16, 16)
     level = torch.full((2, 1, 1, 1), 0.07)
     assert torch.allclose(network(x, level), network(x, level.expand(2, 1, 16, 16)), atol=1e-6)
+
+
+@torch.no_grad()
+def test_without_a_graph_forward_derivatives_are_still_followed() -> None:
+    torch.manual_seed(0)
+    denoiser = ScaledLPN(ScaledLPNConfig(channels=1, sigma=0.1)).double()
+    x, v = torch.rand(2, 1, 1, 24, 16, dtype=torch.float64)
+    _, found = jvp(denoiser, (x,), (v,))
+    torch.testing.assert_close(found, denoiser.linearize(x)[1](v))

@@ -54,6 +54,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Recipe, leaf
 from proxmatch.denoisers.icnn import nonnegative
@@ -224,7 +225,7 @@ class ScaledLPN(ProximalDenoiser):
 
     def convex_gradient(self, z: Tensor, sigma: Tensor) -> Tensor:
         """Grad psi_s(z), the shape of z; arguments as in :meth:`convex`."""
-        if z.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if z.device.type != "cpu" or torch.is_grad_enabled() or _transformed():
             return self._differentiable(z, sigma)
         if sigma.stride(0) == 0 or len(sigma) == 1:  # one level for all
             return self._in_place(z, sigma[:1])
@@ -274,7 +275,7 @@ class ScaledLPN(ProximalDenoiser):
             for below in layer.reads
         }
         views = _views(z)
-        seen = F.conv2d(views[0], filters[SQUARED], padding=2)
+        seen = _last(F.conv2d(views[0], filters[SQUARED], padding=2))
         slope: dict[str, Tensor] = {}
         y: dict[str, Tensor] = {}
         for layer in DIRECT[1:]:
@@ -284,7 +285,7 @@ class ScaledLPN(ProximalDenoiser):
             slope[name], y[name] = _phi_(a)
         for layer in DEEP:
             name = layer.name
-            a = F.conv2d(views[layer.scale], filters[name], bias[name], padding=1)
+            a = _last(F.conv2d(views[layer.scale], filters[name], bias[name], padding=1))
             for below in layer.reads:
                 weight = reads[name, below]
                 if below == SQUARED:
@@ -495,11 +496,23 @@ def _collapsed(views: dict[int, Tensor]) -> Tensor:
     return out
 
 
+def _transformed() -> bool:
+    """Whether PyTorch follows what is done: a compiler, torch.func or forward-mode derivatives."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )
+
+
+def _last(x: Tensor) -> Tensor:
+    """With the channels of a pixel side by side."""
+    return x.contiguous(memory_format=torch.channels_last)
+
+
 def _pixels(x: Tensor) -> Tensor:
-    """The same memory as ``(B, H, W, C)``."""
-    x = x.permute(0, 2, 3, 1)
-    assert x.is_contiguous()  # noqa: S101
-    return x
+    """The same memory as ``(B, H, W, C)``, of a tensor from :func:`_last`."""
+    return x.permute(0, 2, 3, 1)
 
 
 def _enlarged_(a: Tensor, small: Tensor) -> None:
@@ -546,7 +559,7 @@ def _pass_squares_(seen: Tensor, delta: Tensor, weight: Tensor, level: _Level) -
 
     Of two opposite units at most one is on: both thresholds are at least zero.
     """
-    us, above = _pixels(seen), _pixels(delta)
+    us, above = _pixels(seen), _pixels(_last(delta))
     rows, number = _rows(*us.shape[2:]), above.shape[-1]
     block = us.new_empty(3, rows, *us.shape[2:])
     framed = above.new_zeros(rows, us.shape[2], number)  # rows of delta, with the ring
