@@ -16,7 +16,7 @@ from proxmatch.transforms.strength import Tuned, tune
 
 TAU = 0.05  # step of the inner iteration; deepinv's 0.01 needs 4 times as many of them
 #: What :func:`total_variation` tries, from strong to weak.
-WEIGHTS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.003, 0.001)
+WEIGHTS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005, 0.003, 0.001, 0.0005, 0.0002)
 
 
 class TotalVariation:
