@@ -119,8 +119,8 @@ DOMAINS = {
 LONGER = Stage(11_000, gentle=0.5, crop=80, batch=3, seed=1)
 #: A third one: crops as wide as the network looks, and large levels more often.
 WIDER = Stage(18_000, gentle=0.5, crop=128, batch=2, seed=2, mixed=True, power=1.0)
-#: The same with twice the crops a step, and with more blocks at the coarse scales. Models that
-#: start from ``gs-photographs`` started from the one before this stage.
+#: The same with twice the crops a step, and with more blocks at the coarse scales. ``gs-faces``
+#: started from the ``gs-photographs`` before this stage.
 DEEPER = replace(WIDER, steps=14_000, batch=4, seed=3, blocks=(1, 2, 3))
 #: A short one with large batches and small steps.
 FINISH = replace(DEEPER, steps=1_500, gentle=0.15, batch=8, seed=4)
@@ -129,7 +129,7 @@ MODELS = {
     "gs-grey": Model(
         "grey",
         "gs-scaled",
-        (Stage(2_500, gentle=0.4), replace(DEEPER, steps=7_000)),
+        (replace(DEEPER, steps=8_000),),
         start="gs-photographs",
     ),
     "gs-faces": Model(
