@@ -14,6 +14,7 @@ from proxmatch.denoisers.spectrum import Spectrum
 from proxmatch.experiments.studies.priors import (
     DOMAINS,
     PROBLEMS,
+    RECONSTRUCTED,
     cell_of,
     deployed,
     fitting,
@@ -34,7 +35,7 @@ def plan(work: Work) -> list[dict[str, Any]]:
     """A cell for each domain, problem and denoiser whose L is not below one by construction."""
     return [
         cell_of(denoiser, work, work.images or 20, domain=domain, problem=problem)
-        for domain in ("faces",)
+        for domain in RECONSTRUCTED
         for problem in PROBLEMS
         for denoiser in fitting(list(work.models), DOMAINS[domain].channels)
         if isinstance(prior_of(denoiser), ProximalDenoiser) and prior_of(denoiser).penalized
@@ -82,7 +83,7 @@ def _ends(denoiser: ProximalDenoiser, points: Tensor) -> dict[str, Any]:
 
 
 def tables(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One row per problem and denoiser."""
+    """One row per domain, problem and denoiser."""
     rows = []
     for cell in cells:
         smallest = np.array(cell["smallest"])
@@ -91,6 +92,7 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
         bound, free = (np.array(one["psnr"]) for one in (cell["proximal"], best))
         rows.append(
             [
+                cell["domain"],
                 cell["problem"],
                 cell["prior"],
                 f"{cell['proximal']['margin']:.2f}",
@@ -103,6 +105,7 @@ def tables(cells: Sequence[Mapping[str, Any]]) -> str:
             ]
         )
     header = [
+        "domain",
         "problem",
         "denoiser",
         "t L chosen",

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from proxmatch.baselines import BASELINES as BASELINES
 from proxmatch.data import ImageDomain
+from proxmatch.data.domain import Crop
 from proxmatch.denoisers import (
     ProximalDenoiser,
     checkpoint,
@@ -56,15 +57,18 @@ class Images:
     validation: tuple[str, Any]  # folder and split of those that strengths are chosen on
     test: tuple[str, Any]  # folder and split of those that figures are reported on
     channels: int = 3  # 3 or 1
+    crop: Crop = "center"  # which squares of a picture: its center, or all on a grid
 
 
 DOMAINS = {
     "faces": Images(("celeba", "validation"), ("celeba", "test")),
     "photographs": Images(("bsds/validation", None), ("cbsd68", None)),
-    "histology": Images(("brecahad", "validation"), ("brecahad", "test")),
+    "histology": Images(("brecahad", "validation"), ("brecahad", "test"), crop="grid"),
     "gray": Images(("bsds/validation", None), ("cbsd68", None), 1),
 }
 
+#: Those that reconstructions are of.
+RECONSTRUCTED = tuple(DOMAINS)
 #: Faces for the models of gray images.
 GRAY = "gray faces"
 DOMAINS[GRAY] = Images(DOMAINS["faces"].validation, DOMAINS["faces"].test, 1)
@@ -73,7 +77,7 @@ DOMAINS[GRAY] = Images(DOMAINS["faces"].validation, DOMAINS["faces"].test, 1)
 def images_of(
     domain: str, part: str, work: Work, count: int | None, size: int = 128
 ) -> tuple[Tensor, str]:
-    """Center crops of the ``validation`` or ``test`` part of a domain, and their fingerprint."""
+    """Crops of the ``validation`` or ``test`` part of a domain, and their fingerprint."""
     return _images(domain, part, work.data, count, size)
 
 
@@ -81,7 +85,7 @@ def images_of(
 def _images(domain: str, part: str, data: Path, count: int | None, size: int) -> tuple[Tensor, str]:
     known = DOMAINS[domain]
     folder, split = known.validation if part == "validation" else known.test
-    found = ImageDomain(data / folder, size, split=split, crop="center", channels=known.channels)
+    found = ImageDomain(data / folder, size, split=split, crop=known.crop, channels=known.channels)
     number = len(found) if count is None else min(count, len(found))
     places = [round(i * len(found) / number) for i in range(number)]
     return found.tensor(places), found.fingerprint

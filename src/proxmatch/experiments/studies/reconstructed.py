@@ -12,6 +12,7 @@ from proxmatch.experiments.studies.priors import (
     BASELINES,
     DOMAINS,
     PROBLEMS,
+    RECONSTRUCTED,
     cell_of,
     deployed,
     fitting,
@@ -23,13 +24,11 @@ from proxmatch.pnp import pnp_pgd
 
 #: Images reconstructed at once.
 TOGETHER = 10
-#: Domains that are reconstructed.
-ALL = ("faces", "photographs", "histology", "gray")
 
 
 def plan(work: Work) -> list[dict[str, Any]]:
     """A cell for each domain, problem and prior; gray images only for models of such."""
-    models = {name: fitting(list(work.models), DOMAINS[name].channels) for name in ALL}
+    models = {name: fitting(list(work.models), DOMAINS[name].channels) for name in RECONSTRUCTED}
     return [
         cell_of(prior, work, work.images, domain=domain, problem=problem)
         for domain, fit in models.items()
