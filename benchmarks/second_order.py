@@ -40,7 +40,7 @@ def gradient(denoiser: GradientStep, x: Tensor, mode: type[QuickPullback], mixed
 def table(side: int = 128, batch: int = 2) -> str:
     """Seconds of a gradient and its relative error, in single precision and in bfloat16."""
     denoiser = load("gs-photographs").train()
-    assert isinstance(denoiser, GradientStep)
+    assert isinstance(denoiser, GradientStep)  # noqa: S101
     x = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
     ways = {
         f"{name}, {'bfloat16' if mixed else 'single'}": partial(gradient, denoiser, x, mode, mixed)
