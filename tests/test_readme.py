@@ -60,6 +60,19 @@ def test_the_code_calls_what_exists() -> None:
         inspect.signature(function).bind(*call.args, **{k.arg: None for k in call.keywords})
 
 
+def test_the_first_example_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = re.findall(r"```\n(tensor.*\n)```", TEXT)
+    assert len(shown) == 1
+    assert shown[0].strip() in HOME
+    exec(BLOCKS[0], {})  # noqa: S102
+    told, printed = (
+        [float(number) for number in re.findall(r"\d+\.\d+", text)]
+        for text in (shown[0], capsys.readouterr().out)
+    )
+    assert len(told) == 8
+    assert printed == pytest.approx(told, abs=0.02)
+
+
 def test_the_commands_have_their_options() -> None:
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     shown = re.findall(r"^proxmatch (\w+)([^#\n]*)", TEXT, re.MULTILINE)
