@@ -23,7 +23,9 @@ def command(
     out: Out,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="what the weights do not say: sigma=0.05"),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="what the weights do not contain, such as sigma=0.05"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
