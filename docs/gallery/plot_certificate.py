@@ -7,7 +7,7 @@ float64, measures everything the theory is about, and checks every inequality at
 """
 
 # %%
-# The denoiser that is right for these images stands for the target. It is certified beside one that
+# The denoiser that is right for these images serves as the target. It is certified beside one that
 # was trained on histology and aligned to a single photograph: one run without mismatch, one with.
 
 import io

@@ -2,8 +2,8 @@
 Inside deepinv's PGD and HQS
 ============================
 
-An adapted denoiser is a deepinv denoiser. It goes where any other goes: into ``PnP`` priors, and
-with them into deepinv's optimizers. deepinv's PGD gives the same result as
+An adapted denoiser is a deepinv denoiser. It goes wherever any other goes: into ``PnP`` priors,
+and with them into deepinv's optimizers. deepinv's PGD gives the same result as
 :func:`proxmatch.pnp_pgd`, which adds curves, the mismatch and a stop for images that diverge. To
 use HQS instead, change the name.
 """

@@ -107,7 +107,7 @@ register("l1", "L1", "adapted", ORANGE, "dashdot", "triangle", loss="l1", contro
          option="l1", help="fine-tuning with the absolute error")
 register("scaled-mse", "MSE, PM's gradient scale", "adapted", SKY, "dashdot", "triangle",
          loss="scaled-mse", control="gradient scale", option="scaled-mse",
-         help="the squared error at the scale of proximal matching: its control")
+         help="the squared error, scaled like proximal matching, as its control")
 register("mse-clip", "MSE, clipped", "adapted", BLUE, "dashed", "circle", False,
          loss="mse", optimizer={"clip": CLIP}, control="clipping")
 register("pm-clip", "PM, clipped", "adapted", RED, "dashed", "square", False,
@@ -125,7 +125,7 @@ register("adapm-best", "AdaPM, stopped", "adapted", RED, "dotted", "diamond", Fa
 register("aligned", "aligned", "aligned", GREEN, marker="triangle", option="align",
          help="changes the colors the denoiser sees; no training, one image is enough")
 register("auto", "auto", "auto", PINK, marker="diamond", option="auto",
-         help="tries what can be made of the images, a Wiener filter too, and keeps the best")
+         help="tries several ways, a blend with a Wiener filter among them, and keeps the best")
 register("none", "no denoiser", "baseline", BROWN, "dotted", "cross")
 register("wiener", "Wiener filter", "baseline", BROWN, "dashdot", "square", False)
 register("tv", "total variation", "baseline", BROWN, "dashed", "triangle", False)

@@ -30,6 +30,7 @@ from proxmatch.denoisers import LPN, LPNConfig, load, save, shipped
 from proxmatch.metrics import psnr, ssim
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, denoising, make_problem
+from proxmatch.reconstruction import any_size
 from proxmatch.transforms import Aligned, Lifted, Relaxed, Transformed
 from tests.commands.conftest import WRITTEN, Run
 
@@ -157,6 +158,30 @@ def test_simulated_reconstruction_is_that_of_the_library(
         torch.testing.assert_close(
             written.pixels, expected[0].clamp(0, 1), rtol=0, atol=1 / 65535 + 1e-5
         )
+
+
+def test_a_group_of_pictures_has_its_problem_built_once(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was built to measure, and once more to reconstruct."""
+    sizes: list[object] = []
+
+    def counted(name: str, size: object, *others: object, **options: object) -> Problem:
+        sizes.append(size)
+        return make_problem(name, size, *others, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(any_size, "make_problem", counted)
+    options = (
+        "--problem",
+        "deblurring",
+        "--simulate",
+        "--iterations",
+        2,
+        "--out",
+        tmp_path / "out",
+    )
+    assert proxmatch("reconstruct", small["lpn"], pictures, *options).code in WRITTEN
+    assert sorted(sizes) == [(40, 48), (64, 64)]  # type: ignore[type-var]
 
 
 def test_real_measurements_of_several_kinds(proxmatch: Run, small: Models, tmp_path: Path) -> None:

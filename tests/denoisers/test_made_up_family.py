@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from proxmatch.cli import run as cli
 from proxmatch.data.images import encode_image
-from proxmatch.denoisers import ProximalDenoiser, load, save
-from proxmatch.denoisers.base import Linearization, Reach
+from proxmatch.denoisers import ProximalDenoiser, import_checkpoint, load, save
+from proxmatch.denoisers.base import Linearization, Reach, Reader
 from proxmatch.denoisers.families import FAMILIES
 from proxmatch.denoisers.tiles import SMALLEST, Tiled, tiled
 from proxmatch.diagnosis import diagnose
@@ -32,10 +32,18 @@ class ShrinkConfig(BaseModel):
     sigma: float = 0.1
 
 
+def from_factor(
+    state: dict[str, Tensor], origin: str, settings: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A file that holds a itself."""
+    return {"channels": 1, **settings}, {"logit": state["a"].logit()}
+
+
 class Shrink(ProximalDenoiser):
     """D(x) = a x + (1 - a) / 2 with a learned a in (0, 1): the proximal map of a quadratic."""
 
     trainable: ClassVar[bool] = True
+    published: ClassVar[dict[str, Reader]] = {"factor": from_factor}
     config: ShrinkConfig
 
     def __init__(self, config: ShrinkConfig) -> None:
@@ -81,6 +89,22 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     again = load(save(denoiser, tmp_path))
     assert isinstance(again, Shrink)
     assert torch.equal(again(IMAGES), denoiser(IMAGES))
+
+
+def test_it_is_imported_from_a_file_of_its_own_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shrink.pth"
+    torch.save({"a": torch.tensor(0.25)}, file)
+    model = import_checkpoint(file, "factor", sigma=0.2)
+    assert isinstance(model, Shrink)
+    assert (model.smoothness, model.sigma) == (pytest.approx(4), 0.2)
+    out = tmp_path / "model"
+    assert cli(["import", str(file), "--kind", "factor", "--out", str(out)]) == 0
+    assert isinstance(load(out), Shrink)
+    assert cli(["import", str(file), "--kind", "vgg", "--out", str(out)]) == 2
+    assert "lpn-official" in (told := capsys.readouterr().err)
+    assert "factor" in told
 
 
 def test_it_is_trained(tmp_path: Path) -> None:

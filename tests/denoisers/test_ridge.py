@@ -23,7 +23,7 @@ from proxmatch.denoisers.ridge.family import cosines
 from proxmatch.denoisers.ridge.filters import analyze, composed, normalized, synthesize
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.denoisers.ridge.published_weights import RHO
-from proxmatch.errors import CheckpointError
+from proxmatch.errors import CheckpointError, InputError
 from proxmatch.transforms import Relaxed
 
 SEEDS = st.integers(0, 2**31)
@@ -419,6 +419,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     torch.save({"a": torch.ones(2)}, file)
     with pytest.raises(CheckpointError, match="another kind"):
         import_checkpoint(file, "wcrr")
+    torch.save(state, file)
+    with pytest.raises(InputError, match="filters follow from the weights"):
+        import_checkpoint(file, "wcrr", filters=5)
     state["activation_cvx.coefficients"] = 0.4 * state["activation_cvx.coefficients"] / 3
     torch.save(state, file)
     with pytest.raises(CheckpointError, match="minimax concave"):

@@ -18,8 +18,8 @@ from PIL import Image
 from proxmatch._internal.provenance import _without_prose
 from proxmatch.baselines import Identity
 from proxmatch.commands.reproduce import STUDY_NAMES
-from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, save
-from proxmatch.denoisers.ridge import Ridge, RidgeConfig
+from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, new, save
+from proxmatch.denoisers.families import config_of
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies import STUDIES, Study, Work, run_study, study
 from proxmatch.experiments.studies.ceiling import Unrolled, trained
@@ -227,7 +227,8 @@ def test_a_gray_model_is_certified_against_itself_at_half_the_level(
     """A ridge has its constants by construction: nothing is estimated, and nothing inverted."""
     monkeypatch.setattr("proxmatch.experiments.studies.certified.SIZE", 16)
     torch.manual_seed(0)
-    save(Ridge(RidgeConfig(channels=1, sizes=(3,), levels=(0.003, 0.25))), tmp_path / "ridge")
+    config = config_of("ridge")(channels=1, sizes=(3,), levels=(0.003, 0.25))
+    save(new(config), tmp_path / "ridge")
     work = Work(data, [str(tmp_path / "ridge")], 1, only={"problem": ["deblurring"]})
     page = run_study(STUDIES["certificates"], work, tmp_path / "out")
     lines = [line.split(" | ") for line in page.read_text().splitlines()[4:]]

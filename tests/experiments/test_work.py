@@ -15,7 +15,7 @@ from proxmatch.experiments import work
 from proxmatch.experiments.cells import Outcome, cell
 from proxmatch.experiments.inputs import Inputs
 from proxmatch.experiments.work import Workshop, perform
-from proxmatch.learning import adaptation
+from proxmatch.learning import TrainingSettings, adaptation
 from proxmatch.methods import METHODS
 from proxmatch.problems import Problem, denoising
 from proxmatch.records import Label
@@ -23,7 +23,27 @@ from tests.experiments import tiny
 
 
 class Reached(Exception):
-    """``auto`` was called."""
+    """What a test waits for was called."""
+
+
+def adapting(method: str, folder: Path) -> None:
+    """Perform a cell that adapts in some way, with the seed 1003 and on the device ``meta``."""
+    model = cell("model", {}, Label())
+    settings = {
+        **METHODS[method].spec,
+        "set": 0,
+        "images": {"count": 2},
+        "seed": 1003,
+        "max_steps": 2,
+        "size": 32,
+        "problems": ["deblurring"],
+        "iterations": 3,
+    }
+    made = cell("adaptation", settings, Label(method=method), model=model)
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    inputs = Inputs(images, ("a", "b"), {0: images}, {0: ("a", "b")}, images)
+    source = Outcome({}, packed(load(tiny.models(folder)["lpn/extreme"])))
+    perform(made, inputs, {"model": source}, Workshop({}, str(folder), device="meta"))
 
 
 def test_auto_has_the_seed_and_the_device_of_its_cell(
@@ -39,24 +59,27 @@ def test_auto_has_the_seed_and_the_device_of_its_cell(
 
     monkeypatch.setattr(adaptation, "auto", auto)
     monkeypatch.setattr(work, "one_process", lambda device: None)
-    model = cell("model", {}, Label())
-    settings = {
-        **METHODS["auto"].spec,
-        "set": 0,
-        "images": {"count": 2},
-        "seed": 1003,
-        "max_steps": 2,
-        "size": 32,
-        "problems": ["deblurring"],
-        "iterations": 3,
-    }
-    made = cell("adaptation", settings, Label(method="auto"), model=model)
-    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    inputs = Inputs(images, ("a", "b"), {0: images}, {0: ("a", "b")}, images)
-    source = Outcome({}, packed(load(tiny.models(tmp_path)["lpn/extreme"])))
     with pytest.raises(Reached):
-        perform(made, inputs, {"model": source}, Workshop({}, str(tmp_path), device="meta"))
+        adapting("auto", tmp_path)
     assert told == {"seed": 1003, "devices": {"meta"}}
+
+
+def test_a_fine_tuning_has_the_seed_and_the_device_of_its_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {}
+
+    def fine_tune(
+        source: ProximalDenoiser, images: Any, settings: TrainingSettings, **options: Any
+    ) -> None:
+        told.update(seed=settings.seed, device=options["fabric"].type)
+        raise Reached
+
+    monkeypatch.setattr(adaptation, "fine_tune", fine_tune)
+    monkeypatch.setattr(work, "one_process", lambda device: device)
+    with pytest.raises(Reached):
+        adapting("pm", tmp_path)
+    assert told == {"seed": 1003, "device": "meta"}
 
 
 def test_a_certificate_has_the_device_of_its_cell(

@@ -27,7 +27,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="MODEL",
-        help="another model to start from; can be repeated; 'all': every model of proxmatch",
+        help="another model to choose from; can be repeated; 'all' means every model of proxmatch",
     ),
 ]
 Out = Annotated[Path, typer.Option(help="folder for the output")]
@@ -45,7 +45,9 @@ Set = Annotated[
 Address = Annotated[
     str | None, typer.Option(help="host:port of a Ray cluster; one is started here by default")
 ]
-WorkerCount = Annotated[int, typer.Option(min=1, help="processes of a Ray cluster started here")]
+WorkerCount = Annotated[
+    int, typer.Option(min=1, help="number of processes of a Ray cluster started here")
+]
 Downscale = Annotated[int, typer.Option(min=1, help="reduce the images by this factor first")]
 Open = Annotated[
     bool | None,

@@ -31,11 +31,12 @@ def command(
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
     budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
     measurements: Annotated[
-        Path | None, typer.Option(help="measurements, likewise, when there is no clean image")
+        Path | None,
+        typer.Option(help="without clean images: a folder, .tar or HDF5 file of measurements"),
     ] = None,
     problem: Annotated[
         str | None,
-        typer.Option(help="problem that decides what is best; needed with --measurements"),
+        typer.Option(help="problem by which the best is chosen; required with --measurements"),
     ] = None,
     options: _options.Set = None,
     engine: _options.Engine = _options.EngineChoice.LOCAL,
@@ -48,10 +49,10 @@ def command(
 ) -> None:
     """Adapt a denoiser to a few images, and say whether that helped.
 
-    Given several denoisers (--from), the one nearest to the images is adapted; given none, the
-    nearest of all that come with proxmatch. With --engine ray, candidates of auto that do not
-    depend on each other are tried at the same time. The result is written to OUT/model. Exit code
-    1: nothing better was found.
+    If you give several denoisers (--from), the one nearest to the images is adapted; if you give
+    none, the nearest of all that come with proxmatch. With --engine ray, candidates of auto that do
+    not depend on each other are tried at the same time. The result is written to OUT/model. Exit
+    code 1: nothing better was found.
 
     Example: proxmatch adapt --images my-faces --problem deblurring --out adapted
 

@@ -12,9 +12,12 @@ from proxmatch.errors import InputError
 
 
 def command(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free one")] = 8765,
     host: Annotated[
-        str, typer.Option(help="address to listen at; beyond loopback, other machines can use it")
+        str,
+        typer.Option(
+            help="address to listen on; if it is not loopback, other machines can use the app"
+        ),
     ] = "127.0.0.1",
     show: Open = None,
     threads: Threads = None,

@@ -16,14 +16,16 @@ def command(
     kind: Annotated[
         str,
         typer.Option(
-            help="lpn-official, lpn-learned-regularizers, prox-pnp, gsdrunet, wcrr, ffdnet, "
-            "dncnn, drunet"
+            help="gsdrunet, prox-pnp, ffdnet, dncnn, drunet, lpn-official ...; "
+            "the message about an unknown kind lists them all"
         ),
     ],
     out: Out,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="what the weights do not say: sigma=0.05"),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="what the weights do not contain, such as sigma=0.05"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -34,7 +36,7 @@ def command(
     from proxmatch._internal.locks import owned
     from proxmatch.denoisers import import_checkpoint, save
 
-    denoiser = import_checkpoint(file, kind, **key_values(settings))  # type: ignore[arg-type]
+    denoiser = import_checkpoint(file, kind, **key_values(settings))
     with owned(out):
         save(denoiser, out)
     weights = sum(p.numel() for p in denoiser.parameters())

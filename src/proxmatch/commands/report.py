@@ -12,12 +12,12 @@ from proxmatch.commands._options import Json
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="what `reproduce` wrote")],
+    folder: Annotated[Path, typer.Argument(help="folder that `reproduce` wrote")],
     out: Annotated[
-        Path | None, typer.Option(help="the file; report.html in the folder by default")
+        Path | None, typer.Option(help="file to write; report.html in the folder by default")
     ] = None,
     whole: Annotated[
-        Path | None, typer.Option(help="what `demo` wrote: its whole pictures come first")
+        Path | None, typer.Option(help="folder that `demo` wrote; its whole pictures come first")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
     json: Json = False,

@@ -52,19 +52,24 @@ def command(
         Path | None, typer.Option(help="images to adapt to and to test on (default: embedded)")
     ] = None,
     families: Annotated[str, typer.Option(help="lpn, gs, or both")] = "lpn,gs",
-    resume: Annotated[bool, typer.Option(help="continue the run in the folder")] = True,
+    resume: Annotated[bool, typer.Option(help="continue the run that is in the folder")] = True,
     engine: Engine = EngineChoice.LOCAL,
     address: Address = None,
     workers: Annotated[
-        int | None, typer.Option(help="processes (default: one per core or GPU)")
+        int | None, typer.Option(help="number of processes (default: one per core or GPU)")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="0 by default")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="seed of everything that is random; 0 by default")
+    ] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option(min=1, help="limit of every training and adaptation, to try a scale"),
+        typer.Option(
+            min=1, help="limit on the steps of every training and adaptation, to try out a scale"
+        ),
     ] = None,
     max_images: Annotated[
-        int | None, typer.Option(min=1, help="limit of test images in every row, to try a scale")
+        int | None,
+        typer.Option(min=1, help="limit on the test images of every row, to try out a scale"),
     ] = None,
     cells: Annotated[
         Path | None, typer.Option(help="folder of cells to share with other runs")

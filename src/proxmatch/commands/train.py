@@ -17,16 +17,18 @@ def command(
     family: Annotated[
         str,
         typer.Argument(
-            help="lpn, gs, or a preset: lpn-compact, gs-paper ...; or the folder of a model to "
-            "continue from, such as `proxmatch import` writes"
+            help="lpn, gs, or another preset, such as lpn-compact or gs-paper; or the folder of a "
+            "model to continue from, such as one that `proxmatch import` wrote"
         ),
     ],
     images: Annotated[Path, typer.Option(help="folder of clean images")],
     out: _options.Out,
     config: Annotated[
-        Path | None, typer.Option(help="settings as YAML, in place of the preset's")
+        Path | None, typer.Option(help="YAML file with settings, in place of the preset's")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="in place of the preset's")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="number of steps; the preset's by default")
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images per step")] = None,
     channels: Annotated[
         int | None, typer.Option(help="1 for gray images, 3 for color; the preset's by default")
@@ -35,11 +37,11 @@ def command(
     validation: Annotated[
         int,
         typer.Option(
-            min=0, help="crops of held-out pictures for the card; 0 trains on all pictures"
+            min=0, help="number of held-out crops to measure for the card; 0 trains on all"
         ),
     ] = 16,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="of everything that is random; 0 by default")
+        int | None, typer.Option(min=0, help="seed of everything that is random; 0 by default")
     ] = None,
     device: _options.Device = "cpu",
     threads: _options.Threads = None,

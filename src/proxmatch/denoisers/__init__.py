@@ -1,4 +1,4 @@
-"""Denoisers that are proximal maps: learned proximal networks, gradient steps, ridge denoisers."""
+"""Denoisers that are proximal maps: families of them, their inverse and spectrum, save and load."""
 
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.denoisers.checkpoint import load, save, shipped

@@ -80,6 +80,11 @@ EXACT = (
 )  # fmt: skip
 
 Linearization = tuple[Tensor, Callable[[Tensor], Tensor]]
+#: Reads published weights: from a state dict, the name of its file for messages, and settings, to
+#: the fields of a configuration and the weights by parameter name.
+Reader = Callable[
+    [dict[str, Tensor], str, dict[str, Any]], tuple[dict[str, Any], dict[str, Tensor]]
+]
 
 
 class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
@@ -118,6 +123,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     recipe: ClassVar[Recipe] = Recipe()
     #: How it is trained from scratch, by name: ``model``, ``size`` and ``settings`` of a preset.
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    #: Published files that hold its weights, by kind, for :func:`.published.import_checkpoint`.
+    published: ClassVar[dict[str, Reader]] = {}
     #: How its convolutions lie in memory: channels last where that is faster on a CPU.
     memory_format: ClassVar[torch.memory_format] = torch.preserve_format
     #: What it is made from, if it belongs to one of :mod:`proxmatch.denoisers.families`.

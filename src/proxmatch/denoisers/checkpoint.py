@@ -405,3 +405,11 @@ def explain(error: ValidationError) -> str:
         f"{'there is no such setting' if e['type'] == 'extra_forbidden' else e['msg']}"
         for e in error.errors(include_url=False)
     )
+
+
+def joined(found: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """What the weights say and what the caller adds; neither may contradict the other."""
+    both = sorted(found.keys() & settings.keys())
+    if both:
+        raise InputError(f"{', '.join(both)} follow from the weights; leave them out")
+    return {**found, **settings}

@@ -1,4 +1,4 @@
-"""Convert published checkpoints: LPN, Prox-PnP, GSDRUNet, WCRR, plain networks.
+"""Convert published checkpoints: LPN, Prox-PnP, GSDRUNet, plain networks, and families' own kinds.
 
 They are PyTorch files, that is pickles. They are read with ``weights_only=True``, which builds
 tensors and plain containers and refuses everything else, so no code in a file can run.
@@ -18,24 +18,22 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from proxmatch.denoisers.base import ProximalDenoiser
-from proxmatch.denoisers.checkpoint import build, explain
+from proxmatch.denoisers.checkpoint import build, explain, joined
+from proxmatch.denoisers.families import FAMILIES, config_of, family
 from proxmatch.denoisers.gradient_step import SIGMA, GradientStep, GradientStepConfig
 from proxmatch.denoisers.lpn import LPNConfig
 from proxmatch.denoisers.networks import FFDNet, Network
-from proxmatch.denoisers.ridge.published_weights import wcrr
 from proxmatch.errors import CheckpointError, InputError, UnsafeCheckpointError
 
 NetworkKind = Literal["ffdnet", "dncnn", "drunet"]
-Kind = Literal[
+#: Kinds that are read here.
+KINDS = (
     "lpn-official",
     "lpn-learned-regularizers",
     "prox-pnp",
     "gsdrunet",
-    "wcrr",
-    "ffdnet",
-    "dncnn",
-    "drunet",
-]
+    *get_args(NetworkKind),
+)
 
 #: Where the weights are in a gradient-step file, in Prox-PnP, GSPnP and deepinv alike.
 GS_PREFIX = "student_grad.model."
@@ -57,7 +55,7 @@ HYPERPARAMETERS = {
 State = dict[str, Tensor]
 
 
-def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> ProximalDenoiser:
+def import_checkpoint(file: str | Path, kind: str, **settings: Any) -> ProximalDenoiser:
     """Convert a published checkpoint to a proximal denoiser. Sizes are read off the weights.
 
     A plain network (``ffdnet``, ``dncnn``, ``drunet``) is made a gradient-step denoiser, with
@@ -68,9 +66,9 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
         file: ``model.pt`` of learned-proximal-networks (``lpn-official``); a file of the LPN of
             64 x 64 pixels of LearnedRegularizers (``lpn-learned-regularizers``); a Lightning
             ``.ckpt`` of Prox-PnP or GSPnP (``prox-pnp``); a state dict of deepinv's GSDRUNet
-            (``gsdrunet``), or of FFDNet, DnCNN or DRUNet of KAIR or deepinv; a weakly convex ridge
-            regularizer (``wcrr``).
-        kind: which of these.
+            (``gsdrunet``), or of FFDNet, DnCNN or DRUNet of KAIR or deepinv; or a file of a family
+            that reads some itself (:attr:`.ProximalDenoiser.published`).
+        kind: which of these; the message about an unknown one lists them all.
         settings: what the weights do not say, as fields of the configuration: ``beta``,
             ``alpha`` (twice the published one), ``sigma``, ``activation``, ``lipschitz``,
             ``smooth``. The activation of a gradient-step file is found out where possible: it is
@@ -90,16 +88,18 @@ def import_checkpoint(file: str | Path, kind: Kind, **settings: Any) -> Proximal
         >>> type(import_checkpoint("dncnn.pth", "dncnn", sigma=0.1)).__name__
         'GradientStep'
     """
-    if kind not in get_args(Kind):
-        raise InputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
+    homes = {each: name for name in FAMILIES for each in family(name).published}
+    if kind not in (*KINDS, *homes):
+        raise InputError(f"unknown kind {kind!r}; choose one of {', '.join((*KINDS, *homes))}")
     content = _read(Path(file))
     state, origin = _tensors(content, Path(file)), str(file)
     try:
         if kind in ("lpn-official", "lpn-learned-regularizers"):
             convert = _official_lpn if kind == "lpn-official" else _lpn_of_64
             denoiser = build(*convert(state, origin, settings), origin)
-        elif kind == "wcrr":
-            denoiser = build(*wcrr(state, origin, settings), origin)
+        elif kind in homes:
+            found, weights = family(homes[kind]).published[kind](state, origin, settings)
+            denoiser = build(config_of(homes[kind])(**found), weights, origin)
         elif kind in ("prox-pnp", "gsdrunet"):
             denoiser = _gradient_step(state, _hyperparameters(content), origin, settings)
         else:
@@ -185,14 +185,6 @@ def _shape(state: State, name: str, origin: str) -> torch.Size:
     return state[name].shape
 
 
-def _joined(found: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """What the weights say and what the caller adds; neither may contradict the other."""
-    both = sorted(found.keys() & settings.keys())
-    if both:
-        raise InputError(f"{', '.join(both)} follow from the weights; leave them out")
-    return {**found, **settings}
-
-
 # --- learned proximal networks -------------------------------------------------------------------
 
 
@@ -200,7 +192,7 @@ def _official_lpn(state: State, origin: str, settings: dict[str, Any]) -> tuple[
     hidden, channels = _shape(state, "lin.0.weight", origin)[:2]
     features = _shape(state, "lin.6.weight", origin)[0]
     found = {"hidden": hidden, "channels": channels, "features": features}
-    return LPNConfig.official(**_joined(found, settings)), state
+    return LPNConfig.official(**joined(found, settings)), state
 
 
 def _lpn_of_64(state: State, origin: str, settings: dict[str, Any]) -> tuple[BaseModel, State]:
@@ -224,7 +216,7 @@ def _lpn_of_64(state: State, origin: str, settings: dict[str, Any]) -> tuple[Bas
     state["lin.7.weight"] = state["lin.7.weight"].flatten(1) / 4
     state["lin.7.bias"] = state["lin.7.bias"] / 4
     found = {"hidden": hidden, "channels": channels, "features": features, "size": 64}
-    return LPNConfig.official(**_joined({**found, "center": 0.5}, settings)), state
+    return LPNConfig.official(**joined({**found, "center": 0.5}, settings)), state
 
 
 # --- gradient-step denoisers ---------------------------------------------------------------------
@@ -313,7 +305,7 @@ def _plain(
         default["sigma"] = SIGMA
     elif found["blocks"] == BLIND_LAYERS:
         default["levels"] = BLIND_LEVELS
-    config = GradientStepConfig(**{**default, **_joined(found, settings)})
+    config = GradientStepConfig(**{**default, **joined(found, settings)})
     return config, {f"network.{name}": t for name, t in weights.items()}
 
 

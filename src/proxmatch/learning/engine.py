@@ -346,8 +346,7 @@ def _check(denoiser: ProximalDenoiser, settings: TrainingSettings, fabric: Fabri
         raise InputError("the contractivity penalty is for gradient-step denoisers")
     if settings.mixed and not denoiser.mixable:
         raise InputError(
-            f"{type(denoiser).__name__} cannot be trained in mixed precision, only gradient-step "
-            "and ridge denoisers can; leave out 'mixed'"
+            f"{type(denoiser).__name__} has no cheaper evaluation to train with; leave out 'mixed'"
         )
     precision = fabric.strategy.precision.precision
     if precision not in ("32-true", "64-true"):

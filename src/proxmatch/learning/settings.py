@@ -154,7 +154,7 @@ class TrainingSettings(_Settings):
         mixed: train with the cheaper, less exact evaluation of a denoiser. In a gradient-step
             network convolutions are then in bfloat16, while weights, images and the penalty stay
             in single precision: nearly twice as fast on a processor with instructions for it,
-            slower on others. The minimization of a ridge stops earlier.
+            slower on others. A denoiser that is solved for is solved less exactly.
         seed: of the images, the noise and the directions, which are new at each step.
         checkpoint_every: steps between checkpoints.
         check_every: steps between two looks at the model, if it is checked.

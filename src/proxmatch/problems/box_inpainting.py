@@ -17,10 +17,10 @@ def box_inpainting(
     img_size: ImageSize,
     *,
     side: Annotated[
-        int | None, "of the square in pixels; a quarter of the shorter side unless given"
+        int | None, "side of the square in pixels; a quarter of the shorter side unless given"
     ] = None,
-    row: Annotated[int | None, "its first row; in the middle unless given"] = None,
-    column: Annotated[int | None, "its first column; in the middle unless given"] = None,
+    row: Annotated[int | None, "first row of the square; in the middle unless given"] = None,
+    column: Annotated[int | None, "first column of the square; in the middle unless given"] = None,
     noise: Noise = 0.0,
 ) -> Design:
     """Images with a hole; L_f = 1, x_0 by :func:`~proxmatch.problems.inpainting.filled`.

@@ -22,12 +22,12 @@ def motion_deblurring(
     img_size: ImageSize,
     *,
     length: Annotated[
-        int, "of the stroke in pixels, or the side of the square that a random path stays in"
+        int, "length of the stroke in pixels, or side of the square that a random path stays in"
     ] = 9,
     angle: Annotated[
         float | None,
-        "of a straight stroke, in degrees counterclockwise from the horizontal; a random path "
-        "(deepinv's MotionBlurGenerator) unless given",
+        "angle of a straight stroke, in degrees counterclockwise from the horizontal; without it, "
+        "the path is random (deepinv's MotionBlurGenerator)",
     ] = None,
     seed: Seed = 0,
     noise: Noise = 0.02,

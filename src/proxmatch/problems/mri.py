@@ -17,8 +17,10 @@ from proxmatch.problems.image_sizes import ImageSize
 from proxmatch.problems.registration import Design, Noise, Seed, gaussian_noise, register
 
 #: Options of all MRI problems.
-Acceleration = Annotated[int, "1 / acceleration of the columns of k-space is measured"]
-Center = Annotated[float, "share of the columns that is always measured, about the zero frequency"]
+Acceleration = Annotated[int, "one in this many columns of k-space is measured"]
+Center = Annotated[
+    float, "share of the columns, around the zero frequency, that is always measured"
+]
 Mask = Annotated[
     Tensor | str | Path | None,
     "which frequencies are measured, in place of the three above: a tensor (H, W), or a picture "

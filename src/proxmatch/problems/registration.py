@@ -41,7 +41,7 @@ Operator = Callable[[torch.device, torch.dtype], LinearPhysics]
 
 #: Options that several problems have.
 Noise = Annotated[float, "standard deviation of the noise; 0 for none"]
-Seed = Annotated[int, "of what is drawn at random"]
+Seed = Annotated[int, "seed of what is drawn at random"]
 
 #: What all problems share.
 COMMON = {

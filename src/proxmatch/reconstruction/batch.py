@@ -42,7 +42,14 @@ from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
 from proxmatch.problems.catalog import entry, options, reduction
 from proxmatch.problems.problem import ITERATIONS
-from proxmatch.reconstruction.any_size import TOGETHER, at_strength, builder, placed, reconstruct
+from proxmatch.reconstruction.any_size import (
+    TOGETHER,
+    Builder,
+    at_strength,
+    builder,
+    placed,
+    reconstruct,
+)
 from proxmatch.transforms.fitting import fitting
 
 RECORD, JOURNAL = "reconstruction.json", "reconstruction.jsonl"
@@ -297,12 +304,13 @@ class FileBatch:
     def _group(
         self, names: list[str], files: list[ImageFile], advance: Callable[[int], None]
     ) -> tuple[dict[str, dict[str, Any]], dict[str, bytes]]:
-        truth, y, starts = self._measured(files)
+        channels = len(files[0].pixels)
+        build = lru_cache(maxsize=1)(builder(self.problem, self.options, channels))
+        truth, y, starts = self._measured(files, build)
         found = reconstruct(
-            self._denoiser(len(files[0].pixels)),
+            self._denoiser(channels),
             y,
-            self.problem,
-            options=self.options,
+            build,
             iterations=self.iterations,
             tile=self.tile,
             batch=self.batch,
@@ -331,7 +339,9 @@ class FileBatch:
     def before(self, name: str) -> tuple[Tensor, Tensor | None] | None:
         """What a result was made from and its truth, if known, as pictures; None if it is gone."""
         try:
-            truth, y, _ = self._measured([self._opened(self.files[name])])
+            file = self._opened(self.files[name])
+            build = builder(self.problem, self.options, len(file.pixels))
+            truth, y, _ = self._measured([file], build)
         except (DataError, InputError, OSError, KeyError):
             return None
         if truth is None:
@@ -350,7 +360,9 @@ class FileBatch:
             self.prepared[channels] = at_strength(fitting(self.model, channels), None, build)
         return self.prepared[channels]
 
-    def _measured(self, files: list[ImageFile]) -> tuple[Tensor | None, Tensor, list[float]]:
+    def _measured(
+        self, files: list[ImageFile], build: Builder
+    ) -> tuple[Tensor | None, Tensor, list[float]]:
         """The clean images (if they are), measurements, and the PSNR of x_0."""
         images = torch.stack([file.pixels for file in files])
         if not self.simulate:
@@ -359,7 +371,6 @@ class FileBatch:
         height, width = (n // factor * factor for n in images.shape[-2:])
         images = images[..., :height, :width].contiguous()
         place = next(self.model.parameters())
-        build = builder(self.problem, self.options, images.shape[1])
         problem = placed(build((height // factor, width // factor)), place)
         truth = images.to(place)
         y = problem.measure(truth, ids=[file.digest for file in files], seed=self.seed)

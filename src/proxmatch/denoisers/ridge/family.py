@@ -26,11 +26,12 @@ import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
-from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Recipe
+from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reader, Recipe
 from proxmatch.denoisers.inverse import Inverse
 from proxmatch.denoisers.ridge.filters import composed, normalized
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.denoisers.ridge.proximal import Regularizer, derivative, proximal
+from proxmatch.denoisers.ridge.published_weights import wcrr
 from proxmatch.errors import InputError
 
 Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -119,6 +120,7 @@ class Ridge(ProximalDenoiser):
             },
         }
     }
+    published: ClassVar[dict[str, Reader]] = {"wcrr": wcrr}
     config: RidgeConfig
 
     def __init__(self, config: RidgeConfig | None = None) -> None:

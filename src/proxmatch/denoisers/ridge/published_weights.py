@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxmatch.denoisers.ridge.family import RidgeConfig
+from proxmatch.denoisers.checkpoint import joined
 from proxmatch.errors import CheckpointError
 
 RHO = 0.999
@@ -37,8 +37,8 @@ SCALING, CURVATURE = "spline_scaling.coefficients", "mu_"
 
 def wcrr(
     state: dict[str, Tensor], origin: str, settings: dict[str, Any]
-) -> tuple[RidgeConfig, dict[str, Tensor]]:
-    """The layout and the weights of a published regularizer.
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The fields of the configuration and the weights of a published regularizer.
 
     Args:
         state: the tensors of ``checkpoint_*.pth``.
@@ -68,22 +68,21 @@ def wcrr(
     nodes = scaling.shape[1]
     told = {"highest": HIGHEST, **settings}
     highest = told.pop("highest")
-    config = RidgeConfig(
-        channels=layers[0].shape[1],
-        sizes=tuple(layer.shape[-1] for layer in layers),
-        hidden=tuple(layer.shape[0] for layer in layers[:-1]),
-        filters=layers[-1].shape[0],
-        rho=RHO,
-        corner=CORNER,
-        nodes=tuple(highest * k / (nodes - 1) for k in range(nodes)),
-        levels=(highest / 100, highest),
-        **told,
-    )
+    found = {
+        "channels": layers[0].shape[1],
+        "sizes": tuple(layer.shape[-1] for layer in layers),
+        "hidden": tuple(layer.shape[0] for layer in layers[:-1]),
+        "filters": layers[-1].shape[0],
+        "rho": RHO,
+        "corner": CORNER,
+        "nodes": tuple(highest * k / (nodes - 1) for k in range(nodes)),
+        "levels": (highest / 100, highest),
+    }
     weights = {f"layers.{i}": layer for i, layer in enumerate(layers)}
     weights["scale"] = scaling.T - math.log(255 * unit)
     weights["curvature"] = curvature.log().expand(nodes).clone()
     weights["tail"] = tail.clamp_min(0).expand(nodes).clone()
-    return config, weights
+    return joined(found, told), weights
 
 
 def _clips(state: dict[str, Tensor], knots: int, origin: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from deepinv.models import BM3D
@@ -27,6 +27,7 @@ from proxmatch.denoisers import (
     import_network,
     load,
 )
+from proxmatch.denoisers.published import NetworkKind
 from proxmatch.errors import InputError
 from proxmatch.experiments.studies.study import Work
 from proxmatch.pnp import Denoise
@@ -103,9 +104,11 @@ def prior_of(name: str) -> Any:
     if name == "bm3d":
         return _bm3d()
     kind, colon, file = name.partition(":")
-    if kind == "wcrr":
-        return import_checkpoint(file, "wcrr")
-    return import_network(file, kind) if colon else load(name)  # type: ignore[arg-type]
+    if not colon:
+        return load(name)
+    if kind in get_args(NetworkKind):
+        return import_network(file, kind)  # type: ignore[arg-type]
+    return import_checkpoint(file, kind)
 
 
 def lifted(name: str, channels: int) -> Any:
