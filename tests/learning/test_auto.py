@@ -386,6 +386,16 @@ def test_alignment_alone(source: LPN) -> None:
     assert quality(result.denoiser) > quality(source)
 
 
+@pytest.mark.parametrize("method", ["auto", "align"])
+def test_a_color_denoiser_is_adapted_to_gray_images(source: LPN, method: str) -> None:
+    assert source.channels == 3
+    problem = denoising(source.native_size or 0, channels=1, iterations=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdaptationWarning)
+        found = adapt(source, bright(2).mean(1, keepdim=True), problem, method=method)
+    assert found.denoiser.channels == 1
+
+
 def test_measurements_are_enough(source: LPN) -> None:
     y = DEBLURRING.measure(bright(12, seed=21))
     seen: list[str] = []

@@ -183,7 +183,7 @@ def test_a_denoiser_of_unknown_colors_needs_a_source(tmp_path: Path) -> None:
 
 def test_channels_must_fit() -> None:
     with pytest.raises(InputError, match=r"have 3 channel\(s\), the denoiser takes 1"):
-        align(known(colorful(0)), torch.rand(1, 1, 8, 8))  # it is lifted to gray images
+        align(known(colorful(0)), torch.rand(1, 1, 8, 8), source=torch.rand(1, 3, 8, 8))
     with pytest.raises(InputError, match="colors of the source have 1"):
         align(known(colorful(0)), colorful(1), source=torch.rand(1, 1, 8, 8))
 
