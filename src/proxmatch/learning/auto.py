@@ -183,7 +183,7 @@ def explore(
     A budget counts from ``began`` on, in monotonic seconds, by default from now.
     """
     search = search or Search()
-    place = next(next(iter(sources.values())).parameters())
+    place = next(next(iter(sources.values())).parameters(), windows)
     problems = [p.to(place.device).to(place.dtype) for p in problems]
     windows = windows.to(place)
     paler = len(windows) < ENOUGH
@@ -564,7 +564,7 @@ class Trials:
         noisy = (crops + NOISE * noise)[:SPECTRA]
 
         def figures(tried: Tried) -> Assessment:
-            at = noisy.to(next(tried.made.parameters()))
+            at = noisy.to(next(tried.made.parameters(), noisy))
             return with_spectrum(tried.seen.of_first(len(crops)), tried.made, at)
 
         with _quietly():
