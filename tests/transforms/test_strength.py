@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from proxmatch.baselines import Wiener
 from proxmatch.data import embedded
 from proxmatch.denoisers import GradientStep, GradientStepConfig, jacobian_spectrum, load, save
-from proxmatch.errors import InputError, LevelWarning, SuspiciousWarning
+from proxmatch.errors import InputError, LevelWarning, SuspiciousWarning, UnknownLipschitzError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, denoising, gaussian_deblurring, super_resolution
@@ -323,6 +323,14 @@ def test_a_stronger_one_has_a_higher_level_within_the_trained_range() -> None:
     assert Relaxed(model, 0.4, 0.1).stronger(4).sigma == 0.25
     plain = Relaxed(model, 0.4)
     assert plain.stronger(4) is plain
+
+
+def test_l_is_that_of_the_level_where_it_was_measured() -> None:
+    model = Relaxed(expansive(), 0.4, 0.02, 1.9)
+    assert model.convexity() == pytest.approx(1 - 0.4 * 1.9)
+    model.sigma = 0.05
+    with pytest.raises(UnknownLipschitzError):
+        model.convexity()
 
 
 def test_a_denoiser_of_many_levels_keeps_its_strength_in_a_file(tmp_path: Path) -> None:

@@ -122,6 +122,9 @@ def trace(
         >>> trace(exact, problem.measure(x), problem, reference=exact).mismatch.max().item()
         0.0
     """
+    steps = problem.iterations if iterations is None else checked_count(iterations)
+    if checked_count(warm, 0, "warm") >= steps:
+        raise InputError(f"a warm start of {warm} of {steps} steps leaves none to measure")
     problem, y = problem.to(torch.float64), measurements.double()
     reference = in_float64(reference)
     initial = None if initial is None else initial.double()
@@ -131,7 +134,7 @@ def trace(
         problem,
         record=["iterates"],
         sigma=sigma,
-        iterations=None if iterations is None else checked_count(iterations),
+        iterations=steps,
         warm=warm,
         initial=initial,
     )

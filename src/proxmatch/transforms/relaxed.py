@@ -94,7 +94,7 @@ class Relaxed(Transformed):
         if self.level is None:
             self.inner.sigma = sigma
         else:
-            self.level = sigma
+            self.level, self.lipschitz = sigma, None  # L was that of another level
 
     def stronger(self, factor: float) -> ProximalDenoiser:
         """The same at ``factor`` times the level s, at most the highest that D was trained for."""
