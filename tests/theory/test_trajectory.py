@@ -167,6 +167,13 @@ def test_local_smoothness_is_the_largest_inverse_eigenvalue_on_the_segment() -> 
     assert across == pytest.approx((3.0, 3.0))
 
 
+def test_measurements_of_a_single_image_need_no_batch() -> None:
+    exact, p = ExactDenoiser(PRIOR, 0.1), problem()
+    y = measured(p, 1)
+    found = [trace(exact, m, p, reference=exact, iterations=2) for m in (y, y[0], y.numpy())]
+    assert all(torch.equal(path.stationarity, found[0].stationarity) for path in found)
+
+
 def test_a_warm_start_must_leave_steps_to_measure() -> None:
     exact, p = ExactDenoiser(PRIOR, 0.1), problem()
     y = measured(p)

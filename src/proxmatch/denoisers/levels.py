@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from proxmatch.denoisers.networks import is_map
@@ -22,6 +23,9 @@ NONE = (
     "this denoiser has no noise levels: it was made for one strength and cannot be told another; "
     "leave the level out, and choose its strength t instead (choose_strength)"
 )
+
+#: One noise level in a configuration.
+Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import yaml
 from pydantic import (
@@ -21,8 +21,7 @@ from proxmatch.denoisers.checkpoint import explain
 from proxmatch.denoisers.families import FAMILIES, family
 from proxmatch.errors import InputError
 from proxmatch.losses import LOSSES, GammaSchedule, Geometric
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from proxmatch.losses.schedules import Positive
 
 
 class _Settings(BaseModel):

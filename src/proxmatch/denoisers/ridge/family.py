@@ -28,12 +28,11 @@ from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Recipe
 from proxmatch.denoisers.inverse import Inverse
+from proxmatch.denoisers.levels import Level
 from proxmatch.denoisers.ridge.filters import composed, normalized
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.denoisers.ridge.proximal import Regularizer, derivative, proximal
 from proxmatch.errors import InputError
-
-Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class RidgeConfig(BaseModel):
