@@ -325,6 +325,20 @@ def test_a_stronger_one_has_a_higher_level_within_the_trained_range() -> None:
     assert plain.stronger(4) is plain
 
 
+def test_a_level_that_is_set_is_not_chosen_again(images: Tensor) -> None:
+    """It cannot be told another one, so that no other one is reported."""
+    model, small = Relaxed(expansive(), 0.4, 0.02), images[:1, :, :16, :16]
+    problem = gaussian_deblurring(16, iterations=2)
+    assert not model.conditional
+    found = choose_strength(model, small, problem, strengths=(0.5,))
+    assert {trial.sigma for trial in found.table} == {None}
+    assert found.denoiser.sigma == 0.02
+    with pytest.raises(InputError, match="no noise levels"):
+        pnp_pgd(model, problem.measure(small), problem, sigma=0.1)
+    with pytest.raises(InputError, match="no noise levels"):
+        Relaxed(model, 0.5, 0.1)
+
+
 def test_l_is_that_of_the_level_where_it_was_measured() -> None:
     model = Relaxed(expansive(), 0.4, 0.02, 1.9)
     assert model.convexity() == pytest.approx(1 - 0.4 * 1.9)
