@@ -169,7 +169,7 @@ def test_a_name_stands_for_one_denoiser(images: Tensor) -> None:
     found = pm.diagnose(models[0], images, problem, sources=models[1])
     assert {c.name for c in found.standings} >= {"the denoiser", "denoiser 1"}
     for name in ("reference", "Wiener filter", "total variation"):
-        with pytest.raises(InputError, match=f"{name}: so is called"):
+        with pytest.raises(InputError, match=f"name .{name}. is taken"):
             pm.diagnose({name: models[0]}, images, problem, models[2], sources=())
     assert pm.diagnose({"reference": models[0]}, images, problem, sources=()).name == "reference"
     with pytest.raises(InputError, match="no denoiser"):

@@ -48,7 +48,7 @@ class Reach:
 
     @property
     def margin(self) -> int:
-        """The radius as a multiple."""
+        """The radius, rounded up to a multiple of the strides."""
         return -(-self.radius // self.multiple) * self.multiple
 
 
@@ -112,7 +112,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     solved: ClassVar[bool] = False
     #: Whether it has a cheaper, less exact evaluation for training (:attr:`mixed`).
     mixable: ClassVar[bool] = False
-    #: Whether it is in use: in a training or where strengths are compared, never in a result.
+    #: Whether that evaluation is in use: in a training or a comparison of strengths, never in a
+    #: result.
     mixed: bool = False
     #: How its weights are adapted.
     recipe: ClassVar[Recipe] = Recipe()

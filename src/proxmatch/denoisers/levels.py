@@ -110,7 +110,7 @@ def checked_levels(method: Callable[..., T]) -> Callable[..., T]:
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Within, :func:`warn` gives each warning once, although the denoiser is called many times."""
+    """Within the block :func:`warn` gives each warning once, however often a denoiser is called."""
     known = _given.get()
     token = _given.set(set() if known is None else known)
     try:

@@ -29,6 +29,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -182,7 +183,7 @@ class Diagnosis(ShownDiagnosis):
 
 @torch.no_grad()
 def diagnose(
-    denoiser: AnyDenoiser | str | Mapping[str, AnyDenoiser] | None,
+    denoiser: AnyDenoiser | str | Path | Mapping[str, AnyDenoiser] | None,
     images: Any,
     problem: Problem,
     reference: AnyDenoiser | None = None,
@@ -194,8 +195,8 @@ def diagnose(
     """Test whether a denoiser suits a domain, on clean images of it.
 
     Args:
-        denoiser: D, to be deployed, of any kind; or its name; or a mapping of a name to it; None
-            for the best of ``sources``. Without a potential it has no L.
+        denoiser: D, the one to be used: of any kind, its name or folder, or ``{name: D}``; None for
+            the best of ``sources``. Without a potential it has no L.
         images: clean, ``(B, C, H, W)`` or in any form of :mod:`proxmatch.data.any_form`, of the
             problem's size; 4 to 8 are enough.
         problem: what to simulate.
@@ -238,7 +239,8 @@ def diagnose(
     taken = hand.keys() & {*MAKERS, *(() if reference is None else ("reference",))}
     if taken:
         raise InputError(
-            f"{', '.join(sorted(taken))}: so is called what is compared with; choose another name"
+            f"the name {taken.pop()!r} is taken by what the denoiser is compared with; give it "
+            "another one"
         )
     if reference is not None:
         reference = hand["reference"] = fitting(reference, channels)

@@ -34,8 +34,8 @@ def sources_of(
     Args:
         given: a denoiser of any kind, the name or folder of one, several of these, or denoisers by
             name; None for all that come with proxmatch except the slow ones, whose D is solved for.
-        channels: of the images; color denoisers are lifted to gray images, and models of
-            proxmatch that do not fit are left out.
+        channels: of the images. Color denoisers are lifted to gray images. Models that come with
+            proxmatch are left out if they do not fit.
         device: for those that are loaded.
 
     Raises:

@@ -98,7 +98,7 @@ class Trial:
         psnr: of the last iterate, mean over images and problems, in dB. An image that diverged
             counts as it was left.
         best: the highest mean PSNR of any iterate, in dB; mean over the problems.
-        iteration: which iterate that is, for the first problem: where to stop.
+        iteration: number of the best iterate, for the first problem: where to stop.
         seconds: how long it took.
         by_problem: the PSNR of the last iterate of each problem, by name.
         sigma: the noise level passed to the denoiser, if it takes one.
@@ -222,8 +222,8 @@ def choose_strength(
         problem: what to reconstruct from; several share one strength.
         proximal: keep t L(s) < 1 for a denoiser whose L is not below one by construction; without
             it the best strength is chosen, and L is only measured.
-        measured: measure L along the chosen run, and weaken t until t L < 0.9 there. Without it, L
-            is that of the denoiser's card, which is quicker but only a first guess.
+        measured: measure L along the chosen run, and lower t until t L < 0.9 there. Without it, L
+            is that of the denoiser's card: quicker, but only a first guess.
         level: the noise level s, of a denoiser that takes one: t alone is then chosen.
         strengths: values of t for a denoiser of one level; t = 1 is always tried, so that the
             winner is never worse than D itself on the given images where D is a proximal map.
