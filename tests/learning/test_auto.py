@@ -217,6 +217,8 @@ def test_what_a_method_has_no_use_for_is_refused(source: LPN) -> None:
         adapt(source, bright(2), DEBLURRING, method="mse", budget=10)
     with pytest.raises(InputError, match="steps are for methods that train, not for align"):
         adapt(source, bright(2), DEBLURRING, method="align", steps=10)
+    with pytest.raises(InputError, match="leave out steps"):
+        adapt(source, bright(2), DEBLURRING, steps=3, settings=TrainingSettings(steps=5))
     with pytest.raises(InputError, match="select is 'best' or 'last', not 'first'"):
         adapt(
             source, measurements=DEBLURRING.measure(bright(2)), problem=DEBLURRING, select="first"

@@ -59,7 +59,7 @@ class Recipe:
     epochs: int = 20  # of the paper's methods, over all inputs
     #: Of proximal matching, per pixel; None for one that decreases (Geometric).
     gamma: float | None = 0.025
-    clip: float | None = 0.02  # bound on the gradient; None for none
+    clip: float | None = 0.02  # bound on the gradient; None for none, or 0.02 in a gentle training
     #: How often the model is assessed during a run, which for some families takes long.
     looks: int = 10
     rate: float = 3e-4  # learning rate of a gentle training

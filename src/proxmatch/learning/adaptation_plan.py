@@ -135,7 +135,9 @@ def plan_adaptation(
             "only a denoiser with a potential is trained: make it a GradientStep.of(network, "
             "smooth=True), or take method='auto' or 'align'"
         )
-    if steps is not None and settings is None and way.role == "aligned":
+    if steps is not None and settings is not None:
+        raise InputError("settings say how many steps there are: leave out steps")
+    if steps is not None and way.role == "aligned":
         raise InputError(f"steps are for methods that train, not for {way.name}")
     if settings is None and way.role == "adapted":
         adaptation_settings(first, way, 1)  # refuses at once what does not fit
