@@ -163,6 +163,19 @@ def test_divergence_is_counted_and_everything_is_json(images: Tensor) -> None:
     assert found.advice().startswith("badly mismatched: ")
 
 
+def test_a_name_stands_for_one_denoiser(images: Tensor) -> None:
+    models = [Wiener.fit(images, sigma) for sigma in (0.2, 0.05, 0.1)]
+    problem = denoising(32, iterations=2)
+    found = pm.diagnose(models[0], images, problem, sources=models[1])
+    assert {c.name for c in found.standings} >= {"the denoiser", "denoiser 1"}
+    for name in ("reference", "Wiener filter", "total variation"):
+        with pytest.raises(InputError, match=f"name .{name}. is taken"):
+            pm.diagnose({name: models[0]}, images, problem, models[2], sources=())
+    assert pm.diagnose({"reference": models[0]}, images, problem, sources=()).name == "reference"
+    with pytest.raises(InputError, match="no denoiser"):
+        pm.diagnose(None, images, problem, sources=())
+
+
 def test_what_does_not_fit(images: Tensor) -> None:
     model = Wiener.fit(images, 0.1)
     with pytest.raises(InputError, match="must have the shape"):

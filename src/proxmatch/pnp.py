@@ -99,8 +99,8 @@ class Watched:
 
     Attributes:
         denoiser: D.
-        on_call: called with z, D(z) and how many times its own noise level D has at this step.
-        factor: that.
+        on_call: called with z, D(z) and ``factor``.
+        factor: how many times its own noise level D has.
     """
 
     denoiser: Denoise
@@ -154,8 +154,8 @@ def pnp_pgd(
         sigma: noise level for the denoisers, a number or one for each image, if not their own.
         iterations: number of steps, if not that of the problem; with 0, x_0 is the result.
         warm: how many of these steps use momentum and falling noise levels (a denoiser that has
-            them is asked for ``denoiser.stronger(factor)``), if not as many as the problem says;
-            the rest are plain.
+            them is asked for ``denoiser.stronger(factor)``); the rest are plain. As many as the
+            problem says unless given.
         initial: x_0, if not that of the problem.
         stop: an image has converged, and stops, once its residual is below this in a plain step.
         on_divergence: ``warn``, or ``ignore`` if the caller looks at the status.

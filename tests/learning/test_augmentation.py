@@ -100,3 +100,8 @@ def test_it_is_pure_and_stays_in_range(seed: int, share: float) -> None:
     assert float(out.max()) <= 1
     untouched = augment(images, settings.model_copy(update={"share": 0.0}), generator(seed))
     assert torch.equal(untouched, images)
+
+
+def test_images_may_be_on_any_device() -> None:
+    images = torch.rand(2, 3, 8, 8, device="meta")
+    assert augment(images, Augmentation(), generator()).device == images.device

@@ -14,7 +14,7 @@ import torch
 
 from proxmatch._internal.cluster import Workers, spread
 from proxmatch._internal.randomness import generator_of
-from proxmatch.baselines import Wiener
+from proxmatch.baselines import Identity, Wiener
 from proxmatch.baselines.wiener import SIGMAS
 from proxmatch.denoisers import (
     LPN,
@@ -241,6 +241,8 @@ def test_what_a_method_has_no_use_for_is_refused(source: LPN) -> None:
         adapt(source, bright(2), DEBLURRING, method="mse", budget=10)
     with pytest.raises(InputError, match="steps are for methods that train, not for align"):
         adapt(source, bright(2), DEBLURRING, method="align", steps=10)
+    with pytest.raises(InputError, match="leave out steps"):
+        adapt(source, bright(2), DEBLURRING, steps=3, settings=TrainingSettings(steps=5))
     with pytest.raises(InputError, match="select is 'best' or 'last', not 'first'"):
         adapt(
             source, measurements=DEBLURRING.measure(bright(2)), problem=DEBLURRING, select="first"
@@ -410,6 +412,16 @@ def test_alignment_alone(source: LPN) -> None:
     assert quality(result.denoiser) > quality(source)
 
 
+@pytest.mark.parametrize("method", ["auto", "align"])
+def test_a_color_denoiser_is_adapted_to_gray_images(source: LPN, method: str) -> None:
+    assert source.channels == 3
+    problem = denoising(source.native_size or 0, channels=1, iterations=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdaptationWarning)
+        found = adapt(source, bright(2).mean(1, keepdim=True), problem, method=method)
+    assert found.denoiser.channels == 1
+
+
 def test_measurements_are_enough(source: LPN) -> None:
     y = DEBLURRING.measure(bright(12, seed=21))
     seen: list[str] = []
@@ -424,12 +436,57 @@ def test_measurements_are_enough(source: LPN) -> None:
         adapt(source, measurements=y, problem=DEBLURRING, budget=0)
 
 
+def test_the_steps_count_beside_a_search(source: LPN) -> None:
+    search = Search(strengths=(1.0,), steps=3)
+    assert plan_adaptation(source, bright(3), DEBLURRING, search=search).search == search
+    plan = plan_adaptation(source, bright(3), DEBLURRING, search=search, steps=7)
+    assert plan.search == replace(search, steps=7)
+
+
+def test_the_evidence_of_an_alignment_has_the_seed_that_is_given(source: LPN) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdaptationWarning)
+        found = [adapt(source, bright(4), DEBLURRING, method="align", seed=s) for s in (0, 0, 1)]
+    first, again, other = (
+        f.evidence.before.reconstruction["deblurring"] for f in found if f.evidence is not None
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_denoiser_without_weights_can_be_a_source() -> None:
+    gray = bright(3).mean(1, keepdim=True)
+    problem = denoising(16, channels=1, noise=0.1, iterations=3)
+    found = adapt(Identity(1), gray, problem)
+    assert found.evidence is not None
+    assert found.evidence.gain > 0
+    with pytest.raises(InputError, match="which colors"):
+        adapt(Identity(1), gray, problem, method="align")
+
+
+def test_windows_suit_the_problems_that_are_taken_by_default() -> None:
+    level = GradientStep(GradientStepConfig.scaled(widths=(4, 4), levels=(0.01, 0.1)))
+    plan = plan_adaptation(level, torch.rand(1, 3, 50, 47))
+    assert (plan.size, [p.img_size[1] for p in plan.problems]) == (44, [44, 44])
+    given = plan_adaptation(level, torch.rand(1, 3, 50, 47), lambda side: denoising(side))
+    assert given.size == 47
+
+
+def test_a_source_may_be_a_folder(source: LPN, tmp_path: Path) -> None:
+    save(source, tmp_path)
+    for folder in (tmp_path, str(tmp_path), [tmp_path]):
+        assert list(sources_of(folder)) == [str(tmp_path)]
+
+
 def test_measurements_are_planned_like_images(source: LPN) -> None:
     y = DEBLURRING.measure(bright(5))
     plan = plan_adaptation(source, problem=DEBLURRING, measurements=y, steps=7)
     assert plan.measurements is not None
     assert torch.equal(plan.measurements, y)
     assert (plan.images, plan.size, plan.held_out) == ([], 16, True)
+    assert plan_adaptation(source, problem=DEBLURRING, measurements=y, size=8).size == 8
+    with pytest.raises(InputError, match="windows of 32 x 32 do not fit images of 16 x 16"):
+        plan_adaptation(source, problem=DEBLURRING, measurements=y, size=32)
     assert (plan.search.steps, plan.search.compare) == (0, False)  # the source has one level
     level = GradientStep(GradientStepConfig.scaled(widths=(4, 4), levels=(0.01, 0.1)))
     assert plan_adaptation(level, None, DEBLURRING, measurements=y, steps=7).search.steps == 7

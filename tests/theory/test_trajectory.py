@@ -14,7 +14,7 @@ from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, Inverse, 
 from proxmatch.errors import DivergenceWarning, InputError
 from proxmatch.pnp import Status, pnp_pgd
 from proxmatch.problems import Problem, gaussian_deblurring
-from proxmatch.theory import ExactDenoiser, Perturbed, measure, power_law, trace
+from proxmatch.theory import ExactDenoiser, Perturbed, certify, measure, power_law, trace
 from proxmatch.theory.known import Huber, Mixture
 from proxmatch.theory.trajectory import Trajectory, local_smoothness
 
@@ -165,6 +165,21 @@ def test_local_smoothness_is_the_largest_inverse_eigenvalue_on_the_segment() -> 
     assert outside == pytest.approx((1.0, 1.0))
     across = local_smoothness(reference, (reference(-z), reference(w)), (-z, w), inside=3)
     assert across == pytest.approx((3.0, 3.0))
+
+
+def test_measurements_of_a_single_image_need_no_batch() -> None:
+    exact, p = ExactDenoiser(PRIOR, 0.1), problem()
+    y = measured(p, 1)
+    found = [trace(exact, m, p, reference=exact, iterations=2) for m in (y, y[0], y.numpy())]
+    assert all(torch.equal(path.stationarity, found[0].stationarity) for path in found)
+
+
+def test_a_warm_start_must_leave_steps_to_measure() -> None:
+    exact, p = ExactDenoiser(PRIOR, 0.1), problem()
+    y = measured(p)
+    assert trace(exact, y, p, reference=exact, iterations=3, warm=2).step.shape == (2, 1)
+    with pytest.raises(InputError, match="3 of 3 steps leaves none"):
+        certify({"it": exact}, y, p, reference=exact, iterations=3, warm=3)
 
 
 def test_iterates_must_fit() -> None:

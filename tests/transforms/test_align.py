@@ -18,7 +18,13 @@ from proxmatch.baselines import Identity, Wiener
 from proxmatch.data import embedded
 from proxmatch.denoisers import load, save
 from proxmatch.errors import DegenerateStatisticsWarning, InputError
-from proxmatch.problems import Problem, gaussian_deblurring, inpainting as masked, super_resolution
+from proxmatch.problems import (
+    Problem,
+    gaussian_deblurring,
+    inpainting as masked,
+    poisson_denoising,
+    super_resolution,
+)
 from proxmatch.transforms import (
     Aligned,
     ColorStatistics,
@@ -183,7 +189,7 @@ def test_a_denoiser_of_unknown_colors_needs_a_source(tmp_path: Path) -> None:
 
 def test_channels_must_fit() -> None:
     with pytest.raises(InputError, match=r"have 3 channel\(s\), the denoiser takes 1"):
-        align(known(colorful(0)), torch.rand(1, 1, 8, 8))  # it is lifted to gray images
+        align(known(colorful(0)), torch.rand(1, 1, 8, 8), source=torch.rand(1, 3, 8, 8))
     with pytest.raises(InputError, match="colors of the source have 1"):
         align(known(colorful(0)), colorful(1), source=torch.rand(1, 1, 8, 8))
 
@@ -268,6 +274,13 @@ def test_the_attenuation_is_that_of_the_spectrum() -> None:
     expected = float((response * spectrum).sum() / spectrum.sum())
     assert attenuation(problem) == pytest.approx(expected, rel=0.05)
     assert attenuation(gaussian_deblurring(32, kernel_size=1)) == pytest.approx(1, rel=1e-4)
+
+
+def test_the_background_of_a_detector_is_no_color() -> None:
+    problem, color = poisson_denoising(16, peak=1e6), torch.tensor([0.2, 0.5, 0.8])
+    y = problem.measure(color.view(1, 3, 1, 1).expand(-1, -1, 16, 16))
+    found = statistics_from_measurements(y, problem, noise=1e-3)
+    assert torch.allclose(found.mean.float(), color, atol=1e-3)
 
 
 def test_operators_that_hide_the_colors_are_refused() -> None:

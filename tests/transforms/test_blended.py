@@ -14,6 +14,8 @@ from proxmatch.baselines import Identity, Wiener
 from proxmatch.denoisers import LPN, GradientStep, GradientStepConfig, LPNConfig, load, save
 from proxmatch.denoisers.checkpoint import fingerprint
 from proxmatch.errors import CheckpointError, InputError
+from proxmatch.pnp import pnp_pgd
+from proxmatch.problems import denoising
 from proxmatch.transforms import Blended, Relaxed
 
 C = 2
@@ -111,3 +113,11 @@ def test_settings_that_do_not_fit_are_refused(change: dict[str, Any], message: s
     told = {**Blended(lpn(), wiener()).settings["other"], **change}
     with pytest.raises((InputError, CheckpointError, ValueError, TypeError), match=message):
         Blended(lpn(), told)
+
+
+def test_it_is_told_the_level_that_only_the_second_reads() -> None:
+    blend, x = Blended(lpn(), scaled(), 0.3), images()
+    assert blend.conditional
+    assert not torch.equal(blend(x, 0.05), blend(x, 0.2))
+    problem = denoising(4, channels=C, iterations=2, dtype=torch.float64)
+    assert pnp_pgd(blend, problem.measure(x), problem, sigma=0.2).status[0] == "completed"

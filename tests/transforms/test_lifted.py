@@ -22,7 +22,7 @@ from proxmatch.denoisers import (
 )
 from proxmatch.denoisers.tiles import tiled
 from proxmatch.errors import InputError
-from proxmatch.transforms import Aligned, Lifted, Relaxed
+from proxmatch.transforms import Aligned, Lifted, Relaxed, align, color_statistics, colors_of
 
 
 def lpn() -> LPN:
@@ -161,3 +161,16 @@ def test_ranges_that_make_no_sense_are_refused(
 def test_color_images_are_refused_by_a_lifted_denoiser() -> None:
     with pytest.raises(InputError, match="takes 1 channel"):
         Lifted(lpn())(gray(1, 3))
+
+
+def test_a_lifted_denoiser_knows_its_gray_values_and_can_be_aligned() -> None:
+    inner, colored = lpn(), torch.rand(3, 3, 8, 8, dtype=torch.float64)
+    inner.record["colors"] = color_statistics(colored).to_json()
+    for low, high in ((0.0, 1.0), (-1.0, 3.0)):
+        model = Lifted(inner, low=low, high=high)
+        found, wanted = colors_of(model), color_statistics(colored.mean(1, keepdim=True))
+        assert found is not None
+        assert torch.allclose(found.mean, low + (high - low) * wanted.mean)
+        assert torch.allclose(found.covariance, (high - low) ** 2 * wanted.covariance)
+        assert align(model, gray()).inner is model
+    assert colors_of(Lifted(inner, 2)) is None

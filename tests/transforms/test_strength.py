@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import deepinv as dinv
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from proxmatch.baselines import Wiener
 from proxmatch.data import embedded
 from proxmatch.denoisers import GradientStep, GradientStepConfig, jacobian_spectrum, load, save
-from proxmatch.errors import InputError, LevelWarning, SuspiciousWarning
+from proxmatch.errors import InputError, LevelWarning, SuspiciousWarning, UnknownLipschitzError
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, denoising, gaussian_deblurring, super_resolution
@@ -255,6 +256,48 @@ def test_t_is_bounded_by_the_last_l_that_was_found(
     assert found.denoiser.convexity() >= 1 - MARGIN - 1e-6
 
 
+class Exploding(nn.Module):
+    """N_s(x) = 3000 (1 + s) x: no run has a second step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(3000.0))
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        return self.factor * (1 + sigma.view(-1, 1, 1, 1)) * x
+
+
+@pytest.mark.parametrize("proximal", [True, False])
+def test_where_every_run_diverges_l_is_not_known(proximal: bool) -> None:
+    own = GradientStep.of(Exploding(), channels=1, told="vector")
+    problem = denoising(8, channels=1, iterations=4)
+    found = choose_strength(own, torch.rand(1, 1, 8, 8), problem, proximal=proximal)
+    assert (found.lipschitz, found.margin, found.denoiser.lipschitz) == (None, None, None)
+    assert found.chosen.psnr == max(trial.psnr for trial in found.table)
+
+
+@pytest.mark.parametrize("constants", [(math.nan, 2.0), (2.0, math.nan)])
+def test_a_run_that_diverges_says_nothing_about_l_along_the_others(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch, constants: tuple[float, float]
+) -> None:
+    looks = iter(constants)
+    monkeypatch.setattr(strength, "along_run", lambda *_: next(looks))
+    problems = [gaussian_deblurring(16, iterations=2), denoising(16, iterations=2)]
+    score = strength._Simulation(images[:1, :, :16, :16], problems, None, None, 0)
+    assert score.along_runs(expansive(), Relaxed(expansive(), 0.1, 0.05)) == 2.0
+
+
+def test_a_denoiser_that_changes_nothing_needs_no_bound(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L = 0 allows any t."""
+    monkeypatch.setattr(strength._Simulation, "along_runs", lambda *_, **__: 0.0)
+    problem = gaussian_deblurring(16, iterations=2)
+    found = choose_strength(expansive(), images[:1, :, :16, :16], problem)
+    assert found.lipschitz == 0
+    assert max(trial.strength for trial in found.table) == 1
+
+
 def test_out_of_time_l_is_not_measured_along_the_run_that_is_chosen(
     images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +323,28 @@ def test_a_stronger_one_has_a_higher_level_within_the_trained_range() -> None:
     assert Relaxed(model, 0.4, 0.1).stronger(4).sigma == 0.25
     plain = Relaxed(model, 0.4)
     assert plain.stronger(4) is plain
+
+
+def test_a_level_that_is_set_is_not_chosen_again(images: Tensor) -> None:
+    """It cannot be told another one, so that no other one is reported."""
+    model, small = Relaxed(expansive(), 0.4, 0.02), images[:1, :, :16, :16]
+    problem = gaussian_deblurring(16, iterations=2)
+    assert not model.conditional
+    found = choose_strength(model, small, problem, strengths=(0.5,))
+    assert {trial.sigma for trial in found.table} == {None}
+    assert found.denoiser.sigma == 0.02
+    with pytest.raises(InputError, match="no noise levels"):
+        pnp_pgd(model, problem.measure(small), problem, sigma=0.1)
+    with pytest.raises(InputError, match="no noise levels"):
+        Relaxed(model, 0.5, 0.1)
+
+
+def test_l_is_that_of_the_level_where_it_was_measured() -> None:
+    model = Relaxed(expansive(), 0.4, 0.02, 1.9)
+    assert model.convexity() == pytest.approx(1 - 0.4 * 1.9)
+    model.sigma = 0.05
+    with pytest.raises(UnknownLipschitzError):
+        model.convexity()
 
 
 def test_a_denoiser_of_many_levels_keeps_its_strength_in_a_file(tmp_path: Path) -> None:
@@ -393,5 +458,6 @@ def test_the_seed_and_the_quality_of_a_choice_are_used(images: Tensor) -> None:
 
     assert trials(1) == trials(1) != trials(0)
     best = choose_strength(filtered, images, p)
-    worst = choose_strength(filtered, images, p, quality=lambda x: -psnr(x, images))
+    with pytest.warns(SuspiciousWarning, match="better than its start"):  # the start is worst
+        worst = choose_strength(filtered, images, p, quality=lambda x: -psnr(x, images))
     assert worst.chosen.strength != best.chosen.strength

@@ -1,4 +1,4 @@
-"""One run per folder: a lock file that names its owner, and does not count once the owner is gone.
+"""One run per folder: a lock file that names its owner, and is ignored once the owner is gone.
 
 The operating system holds the lock (``flock``) and drops it when the process ends in whatever way,
 so that a file left behind by a killed run is recognized as stale. Where there is no ``flock``, a

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from proxmatch._internal.constants import constant
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser
+from proxmatch.denoisers.levels import Level
 from proxmatch.errors import InputError
 from proxmatch.problems import Problem
 from proxmatch.transforms.align import ROUNDING
@@ -60,7 +61,7 @@ class WienerConfig(BaseModel):
     mean: tuple[float, ...] = Field(min_length=1)
     axes: tuple[tuple[float, ...], ...]
     knots: int = Field(16, ge=2)
-    sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
+    sigma: Level | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

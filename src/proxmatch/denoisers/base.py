@@ -48,7 +48,7 @@ class Reach:
 
     @property
     def margin(self) -> int:
-        """The radius as a multiple."""
+        """The radius, rounded up to a multiple of the strides."""
         return -(-self.radius // self.multiple) * self.multiple
 
 
@@ -59,7 +59,7 @@ class Recipe:
     epochs: int = 20  # of the paper's methods, over all inputs
     #: Of proximal matching, per pixel; None for one that decreases (Geometric).
     gamma: float | None = 0.025
-    clip: float | None = 0.02  # bound on the gradient; None for none
+    clip: float | None = 0.02  # bound on the gradient; None for none, or 0.02 in a gentle training
     #: How often the model is assessed during a run, which for some families takes long.
     looks: int = 10
     rate: float = 3e-4  # learning rate of a gentle training
@@ -117,7 +117,8 @@ class ProximalDenoiser(Denoiser, ABC):  # type: ignore[misc]
     solved: ClassVar[bool] = False
     #: Whether it has a cheaper, less exact evaluation for training (:attr:`mixed`).
     mixable: ClassVar[bool] = False
-    #: Whether it is in use: in a training or where strengths are compared, never in a result.
+    #: Whether that evaluation is in use: in a training or a comparison of strengths, never in a
+    #: result.
     mixed: bool = False
     #: How its weights are adapted.
     recipe: ClassVar[Recipe] = Recipe()

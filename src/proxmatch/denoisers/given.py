@@ -171,13 +171,8 @@ def describe(
 ) -> GivenConfig:
     """Find out how a network is called, by calling it, where the arguments do not say.
 
-    Args:
-        module: the network.
-        channels: image channels.
-        told: how it gets the noise level; found out if None.
-        residual: whether it returns the noise.
-        multiple: image sides it takes are multiples of this; found out if None.
-        differentiable: refuse a network for which grad g does not exist.
+    They are those of :meth:`GradientStep.of`, and ``differentiable``: whether to refuse a network
+    for which grad g does not exist.
 
     Raises:
         InputError: it cannot be called in this way, or it does not return an image that can be

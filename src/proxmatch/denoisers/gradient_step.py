@@ -33,6 +33,7 @@ from proxmatch._internal.hardware import without_autocast
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, leaf
 from proxmatch.denoisers.convolutions import QuickPullback
 from proxmatch.denoisers.given import TRIED, Given, GivenConfig, Told, describe
+from proxmatch.denoisers.levels import Level
 from proxmatch.denoisers.networks import DnCNN, DRUNet, FFDNet, Network, is_map
 from proxmatch.denoisers.smoothing import SHARPNESS, kinks, smooth
 from proxmatch.denoisers.unet import CompactUNet, ScaledUNet
@@ -46,7 +47,6 @@ from proxmatch.errors import (
 #: Noise level for a network of many levels unless another is given.
 SIGMA = 0.05
 
-Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
 #: Networks by the names that configurations use, each made from its configuration.
@@ -103,7 +103,7 @@ class GradientStepConfig(BaseModel):
     activation: Literal["E", "S", "R"] = "E"
     smooth: Level | None = None
     given: GivenConfig | None = None
-    sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
+    sigma: Level | None = None
     levels: tuple[Level, Level] | None = None
     lipschitz: float | None = Field(None, ge=0, allow_inf_nan=False)
 

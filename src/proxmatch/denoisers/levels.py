@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from proxmatch.denoisers.networks import is_map
@@ -22,6 +23,9 @@ NONE = (
     "this denoiser has no noise levels: it was made for one strength and cannot be told another; "
     "leave the level out, and choose its strength t instead (choose_strength)"
 )
+
+#: One noise level in a configuration.
+Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 T = TypeVar("T")
 
@@ -106,7 +110,7 @@ def checked_levels(method: Callable[..., T]) -> Callable[..., T]:
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Within, :func:`warn` gives each warning once, although the denoiser is called many times."""
+    """Within the block :func:`warn` gives each warning once, however often a denoiser is called."""
     known = _given.get()
     token = _given.set(set() if known is None else known)
     try:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from proxmatch.denoisers import icnn
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Recipe
 from proxmatch.denoisers.icnn import nonnegative
+from proxmatch.denoisers.levels import Level
 from proxmatch.denoisers.patches import patch_gradient, patch_potential
 
 
@@ -53,7 +54,7 @@ class LPNConfig(BaseModel):
     taps: Literal["last", "all"] = "all"
     beta: float = Field(10.0, gt=0, allow_inf_nan=False)
     alpha: float = Field(0.1, gt=0, lt=1)
-    sigma: float | None = Field(None, gt=0, allow_inf_nan=False)
+    sigma: Level | None = None
     tile_batch: int = Field(64, ge=1)
 
     @model_validator(mode="after")

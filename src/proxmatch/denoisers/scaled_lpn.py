@@ -58,8 +58,8 @@ from torch.autograd import forward_ad
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reach, Recipe, leaf
 from proxmatch.denoisers.icnn import nonnegative
+from proxmatch.denoisers.levels import Level
 
-Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=2, multiple_of=2)]
 
 

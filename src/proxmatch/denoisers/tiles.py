@@ -100,17 +100,14 @@ class Tiled(Wrapped):
 
     def _cuts(self, length: int) -> list[tuple[slice, slice, slice]]:
         """Along one axis: what a tile reads, what of its output is kept, and where that goes."""
-        side, margin = self._side(), self.seen.margin
+        multiple, margin = self.seen.multiple, self.seen.margin
+        side = max(1, self.tile // multiple) * multiple
         cuts = []
         for start in range(0, length, side):
             end = min(start + side, length)
             first, last = max(0, start - margin), min(end + margin, length)
             cuts.append((slice(first, last), slice(start - first, end - first), slice(start, end)))
         return cuts
-
-    def _side(self) -> int:
-        """The side of a tile as a multiple of the strides."""
-        return max(1, self.tile // self.seen.multiple) * self.seen.multiple
 
     def _smaller(self, error: Exception) -> None:
         if self.tile // 2 < SMALLEST:

@@ -29,6 +29,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,6 +63,11 @@ TRIED = 2
 CHOSEN_ON = 2
 #: Images that the Wiener filter is fitted to, at most: it takes no time, and two are too few.
 FITTED = 4
+#: What has no learned prior, and how many images it is made from at most.
+MAKERS: dict[str, tuple[Callable[..., Tuned[Any]], int]] = {
+    "Wiener filter": (wiener_filter, FITTED),
+    "total variation": (total_variation, CHOSEN_ON),
+}
 LANCZOS, SPECTRA = 20, 4  # iterations, and images at most
 
 
@@ -177,7 +183,7 @@ class Diagnosis(ShownDiagnosis):
 
 @torch.no_grad()
 def diagnose(
-    denoiser: AnyDenoiser | str | Mapping[str, AnyDenoiser] | None,
+    denoiser: AnyDenoiser | str | Path | Mapping[str, AnyDenoiser] | None,
     images: Any,
     problem: Problem,
     reference: AnyDenoiser | None = None,
@@ -189,8 +195,8 @@ def diagnose(
     """Test whether a denoiser suits a domain, on clean images of it.
 
     Args:
-        denoiser: D, to be deployed, of any kind; or its name; or a mapping of a name to it; None
-            for the best of ``sources``. Without a potential it has no L.
+        denoiser: D, the one to be used: of any kind, its name or folder, or ``{name: D}``; None for
+            the best of ``sources``. Without a potential it has no L.
         images: clean, ``(B, C, H, W)`` or in any form of :mod:`proxmatch.data.any_form`, of the
             problem's size; 4 to 8 are enough.
         problem: what to simulate.
@@ -218,20 +224,24 @@ def diagnose(
     steps = None if iterations is None else checked_count(iterations)
     channels = images.shape[1]
     given = {} if denoiser is None else sources_of(denoiser, channels, images.device)
-    for name, one in given.items():
-        if one.channels != images.shape[1]:
-            raise InputError(
-                f"expected images (B, {one.channels}, H, W) for {name}, got {tuple(images.shape)}"
-            )
     others = {}
     if not (isinstance(sources, tuple | list) and not sources):
-        try:
-            others = sources_of(sources, images.shape[1], images.device)
+        try:  # one without a name is numbered: D may have none either
+            sources = [sources] if callable(sources) else sources
+            others = sources_of(sources, channels, images.device)
         except InputError:  # nothing that comes with proxmatch has these channels
             if sources is not None or not given:
                 raise
     near = nearest_first(others, images[:CHOSEN_ON], seed=seed)
     hand = given | {name: others[name] for name in list(near)[:TRIED] if name not in given}
+    if not hand:
+        raise InputError("there is no denoiser to diagnose; name one")
+    taken = hand.keys() & {*MAKERS, *(() if reference is None else ("reference",))}
+    if taken:
+        raise InputError(
+            f"the name {taken.pop()!r} is taken by what the denoiser is compared with; give it "
+            "another one"
+        )
     if reference is not None:
         reference = hand["reference"] = fitting(reference, channels)
     trial = _Trial(problem, images, steps, seed)
@@ -239,16 +249,10 @@ def diagnose(
         name: trial.best(name, one, measured=name in given or not given)
         for name, one in hand.items()
     }
-    makers: dict[str, tuple[Callable[..., Tuned[Any]], int]] = {
-        "Wiener filter": (wiener_filter, FITTED),
-        "total variation": (total_variation, CHOSEN_ON),
-    }
-    for name, (make, number) in makers.items():
+    for name, (make, number) in MAKERS.items():
         tuned = make(images[:number], problem, iterations=steps, seed=seed)
         tried[name] = trial(name, tuned)
     standings = sorted((c for c, _ in tried.values()), key=lambda c: -c.score)
-    if not hand:
-        raise InputError("there is no denoiser to diagnose; name one")
     name = next(iter(given), None) or next(c.name for c in standings if c.name in hand)
     own, run = tried[name]
     model = hand[name]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch import Tensor
+import torch
 
 from proxmatch._internal.cluster import Workers, spread
-from proxmatch.denoisers import ProximalDenoiser
 from proxmatch.errors import AdaptationWarning, InputError
 from proxmatch.learning.adaptation_plan import AdaptationPlan, Problems, plan_adaptation
 from proxmatch.learning.auto import Search, auto, tiles
@@ -22,7 +21,6 @@ from proxmatch.learning.hold_out import hold_out
 from proxmatch.learning.settings import TrainingSettings
 from proxmatch.learning.start import Sources
 from proxmatch.methods import Method
-from proxmatch.problems import Problem
 from proxmatch.transforms import align
 
 if TYPE_CHECKING:
@@ -172,8 +170,8 @@ def carry_out(
             on_step=on_step,
         )
     if plan.method.role == "aligned":
-        return _align(plan.source, plan.images, plan.problems, plan.size, plan.held_out)
-    on_gpus = next(plan.source.parameters()).device.type != "cpu"
+        return _align(plan)
+    on_gpus = next(plan.source.parameters(), torch.empty(0)).device.type != "cpu"
     with spread(workers or Workers(), gpus=int(on_gpus)) as begin:
         if plan.measurements is not None:
             return blind(plan, budget=budget, on_candidate=on_candidate, begin=begin)
@@ -190,19 +188,13 @@ def carry_out(
         )
 
 
-def _align(
-    denoiser: ProximalDenoiser,
-    images: Sequence[Tensor],
-    problems: Sequence[Problem],
-    size: int,
-    held_out: bool,
-) -> AdaptationResult:
+def _align(plan: AdaptationPlan) -> AdaptationResult:
     """Alignment to all images; the evidence is of an alignment to a part of them."""
-    evidence = None
-    if held_out:
-        split = hold_out(images, size)
+    denoiser, size, evidence = plan.source, plan.size, None
+    if plan.held_out:
+        split, settings = hold_out(plan.images, size), TrainingSettings(seed=plan.seed)
         partial = align(denoiser, tiles(split.training, size))
-        before, after = (look(d, split, problems, TrainingSettings()) for d in (denoiser, partial))
+        before, after = (look(d, split, plan.problems, settings) for d in (denoiser, partial))
         evidence = Evidence(before, after, split.owners, split.whole)
         if evidence.worse:
             warnings.warn(
@@ -211,5 +203,5 @@ def _align(
                 AdaptationWarning,
                 stacklevel=4,  # to who calls adapt
             )
-    aligned = align(denoiser, tiles(images, size))
+    aligned = align(denoiser, tiles(plan.images, size))
     return AdaptationResult(aligned, RunStatus.COMPLETED, 0, [], evidence)

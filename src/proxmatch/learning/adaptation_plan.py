@@ -104,7 +104,9 @@ def plan_adaptation(
     if select not in get_args(Select):
         raise InputError(f"select is 'best' or 'last', not {select!r}")
     way = method if isinstance(method, Method) else chosen(method)
-    search = search or Search(steps=steps, compare=measurements is None)
+    search = search or Search(compare=measurements is None)
+    if steps is not None:
+        search = replace(search, steps=steps)
     if measurements is not None:
         if (
             images is not None
@@ -116,7 +118,7 @@ def plan_adaptation(
                 "with measurements, give the one problem that made them, and neither images nor "
                 "settings nor a method: strength and start are found from them"
             )
-        return _from_measurements(denoiser, measurements, problem, way, search, seed)
+        return _from_measurements(denoiser, measurements, problem, way, size, search, seed)
     if images is None:
         raise InputError("give images of the new domain, or measurements and their problem")
     given = _checked(images)
@@ -133,12 +135,14 @@ def plan_adaptation(
             "only a denoiser with a potential is trained: make it a GradientStep.of(network, "
             "smooth=True), or take method='auto' or 'align'"
         )
-    if steps is not None and settings is None and way.role == "aligned":
+    if steps is not None and settings is not None:
+        raise InputError("settings say how many steps there are: leave out steps")
+    if steps is not None and way.role == "aligned":
         raise InputError(f"steps are for methods that train, not for {way.name}")
     if settings is None and way.role == "adapted":
         adaptation_settings(first, way, 1)  # refuses at once what does not fit
     problems = [] if problem is None or callable(problem) else _listed(problem)
-    size = size or _window(sources.values(), given, problems)
+    size = size or _window(sources.values(), given, problems, 4 if problem is None else 1)
     small = [tuple(image.shape) for image in given if min(image.shape[1:]) < size]
     if small:
         raise InputError(f"the images must be at least {size} x {size}, got {small[0]}")
@@ -148,7 +152,8 @@ def plan_adaptation(
         if not held_out:
             raise InputError("auto compares on held-out pixels; leave held_out=True")
     else:
-        some = tiles(given, size).to(next(first.parameters()))
+        some = tiles(given, size)
+        some = some.to(next(first.parameters(), some))
         nearest = next(iter(nearest_first(sources, some, seed=seed)))
         sources = {nearest: sources[nearest]}
     if draws == "auto":
@@ -166,7 +171,13 @@ def plan_adaptation(
 
 
 def _from_measurements(
-    denoiser: Sources, given: Any, problem: Problem, way: Method, search: Search, seed: int
+    denoiser: Sources,
+    given: Any,
+    problem: Problem,
+    way: Method,
+    size: int | None,
+    search: Search,
+    seed: int,
 ) -> AdaptationPlan:
     """The plan for measurements alone: half of them are set aside, if there are enough."""
     measurements = problem.measurements(given)
@@ -176,7 +187,9 @@ def _from_measurements(
     # Windows of one size could not follow this problem.
     if not enough or not all(source.conditional for source in sources.values()):
         search = replace(search, steps=0)
-    size = min(CROP, *(side - side % 2 for side in sides))
+    if size is not None and size > min(sides):
+        raise InputError(f"windows of {size} x {size} do not fit images of {sides[0]} x {sides[1]}")
+    size = size or min(CROP, *(side - side % 2 for side in sides))
     return AdaptationPlan(
         sources, [], way, [problem], size, None, None, enough, "best", search, seed, measurements
     )
@@ -218,12 +231,17 @@ def _checked(images: Any) -> list[Tensor]:
 
 
 def _window(
-    sources: Iterable[ProximalDenoiser], images: Sequence[Tensor], problems: Sequence[Problem]
+    sources: Iterable[ProximalDenoiser],
+    images: Sequence[Tensor],
+    problems: Sequence[Problem],
+    multiple: int,
 ) -> int:
+    """The side of the windows, as large as can be: a multiple where nothing else decides it."""
     sizes = {side for problem in problems for side in problem.img_size[1:]}
     if len(sizes) > 1:
         raise InputError(f"the problems must be for square images of one size, got {sizes}")
     if sizes:
         return sizes.pop()
     natives = [one.native_size for one in sources if one.native_size]
-    return max(natives, default=min(64, *(min(image.shape[1:]) for image in images)))
+    most = min(CROP, *(min(image.shape[1:]) for image in images))
+    return max(natives, default=max(1, most // multiple) * multiple)

@@ -47,7 +47,7 @@ def augment(images: Tensor, settings: Augmentation, generator: torch.Generator) 
 
     moved = _moved(images, flip, angle, zoom, shift).clamp(0, 1)
     mean = moved.mean((2, 3), keepdim=True)
-    matrix = torch.eye(c) + settings.colors * noise.to(images)
+    matrix = torch.eye(c).to(images) + settings.colors * noise.to(images)
     changed = torch.einsum("bij,bjhw->bihw", matrix, moved - mean)
     changed = _like(contrast, images) * changed + mean + _like(brightness, images)
     changed = changed.clamp(0, 1) ** _like(gamma, images)

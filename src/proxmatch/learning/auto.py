@@ -3,11 +3,11 @@
 Every candidate is made from one part of the images and scored on the other by simulated
 reconstructions:
 
-- the denoiser that was given, or of several the one that removes noise from the images best. This
-  is what the others have to beat, and what the evidence compares with. If it takes a noise level it
-  is used at its best strength, for it has no other strength of its own; else as it is;
-- it, or the :data:`TRIED` best of several, at the best strength. The one that then does best on the
-  first part is the nearest, and the rest is made from it:
+- the denoiser that was given; of several, the one that removes noise from the images best. The
+  others have to beat it, and the evidence compares with it. One that takes a noise level has no
+  strength of its own and is used at its best one; any other is used as it is;
+- the same at its best strength; of several, the :data:`TRIED` best ones. The one that then does
+  best on the first part is the nearest, and the rest is made from it:
 - aligned, if it was trained at one noise level;
 - gently fine-tuned, by proximal matching where it knows all noise levels;
 - half fine-tuned: each weight half way between its old and its new value. It has forgotten less of
@@ -183,7 +183,7 @@ def explore(
     A budget counts from ``began`` on, in monotonic seconds, by default from now.
     """
     search = search or Search()
-    place = next(next(iter(sources.values())).parameters())
+    place = next(next(iter(sources.values())).parameters(), windows)
     problems = [p.to(place.device).to(place.dtype) for p in problems]
     windows = windows.to(place)
     paler = len(windows) < ENOUGH
@@ -564,7 +564,7 @@ class Trials:
         noisy = (crops + NOISE * noise)[:SPECTRA]
 
         def figures(tried: Tried) -> Assessment:
-            at = noisy.to(next(tried.made.parameters()))
+            at = noisy.to(next(tried.made.parameters(), noisy))
             return with_spectrum(tried.seen.of_first(len(crops)), tried.made, at)
 
         with _quietly():

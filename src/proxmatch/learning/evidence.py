@@ -165,7 +165,7 @@ class AdaptationResult(ShownAdaptation):
     Attributes:
         denoiser: the adapted denoiser; the one that was given is as it was.
         status: how the run ended.
-        step: after how many steps its weights were taken.
+        step: number of training steps behind its weights.
         history: the log: loss, gamma, gradient norm, saturation, checks.
         evidence: that it helped, or that it did not; None when nothing was held out.
         saturated: share of the logged steps at which proximal matching had lost more than 95 % of

@@ -31,7 +31,7 @@ from proxmatch.learning.settings import (
     TrajectoryInputs,
 )
 from proxmatch.learning.sources import pairs
-from proxmatch.losses import Constant, FromData, GammaSchedule, Geometric
+from proxmatch.losses import Constant, FromData, Geometric
 from proxmatch.methods import Method, chosen
 from proxmatch.problems import Problem
 
@@ -130,7 +130,7 @@ def fine_tune(
         evidence = Evidence(before, after, split.owners, split.whole)
         if network.penalized:
             network.lipschitz = round(evidence.after.lipschitz, 4)
-        _speak(evidence, step, select)
+        _speak(evidence, step)
     lost = [line["saturation"] > 0.95 for line in result.history if "saturation" in line]
     network.record = {
         **core(denoiser).record,
@@ -192,9 +192,7 @@ def adaptation_settings(
         told["optimizer"] |= way.optimizer
         return TrainingSettings.model_validate({**told, **changes})
     batch = 4
-    gamma: GammaSchedule = Geometric()
-    if recipe.gamma is not None:
-        gamma = Constant(gamma=recipe.gamma)
+    gamma = Geometric() if recipe.gamma is None else Constant(gamma=recipe.gamma)
     steps = max(200, math.ceil(recipe.epochs * inputs / batch))
     every = max(1, steps // recipe.looks)
     defaults: dict[str, Any] = {
@@ -305,7 +303,7 @@ def _checker(
     return check
 
 
-def _speak(evidence: Evidence, step: int, select: Select) -> None:
+def _speak(evidence: Evidence, step: int) -> None:
     if evidence.worse:
         advice = "try select='best', fewer steps, more images or another method"
         message = f"this adaptation made things worse: {evidence}; {advice}"

@@ -1,9 +1,9 @@
 """What is held out from an adaptation, to measure whether it helped.
 
-With three images or more, the last third of them, ten at most, whole. With fewer, the right quarter
-of each: a larger image is then trained on to the left of it; in one that is no larger than a
-window, the quarter is replaced by the mirror image of what is beside it. Either way no held-out
-pixel has any influence on a denoiser; which of several is returned is decided on them.
+Of three images or more, the last third is held out, ten images at most. Of one or two images, the
+right quarter of each is. A large image is then trained on to the left of it; in one that is no
+larger than a window, the quarter is replaced by the mirror image of what is beside it. Either way
+no held-out pixel has any influence on a denoiser. They only decide which of several is returned.
 """
 
 from __future__ import annotations

@@ -50,8 +50,7 @@ def queries(
             record=("iterates",),
             on_divergence="ignore",
         )
-        if run.queries is None:
-            continue
+        assert run.queries is not None  # noqa: S101
         found = run.queries
         good = found.abs().flatten(2).amax(2) <= RANGE  # NaN, after an image has stopped, is not
         points.append(found[good])

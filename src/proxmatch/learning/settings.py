@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import yaml
 from pydantic import (
@@ -21,8 +21,7 @@ from proxmatch.denoisers.checkpoint import explain
 from proxmatch.denoisers.families import FAMILIES, family
 from proxmatch.errors import InputError
 from proxmatch.losses import LOSSES, GammaSchedule, Geometric
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from proxmatch.losses.schedules import Positive
 
 
 class _Settings(BaseModel):
@@ -36,7 +35,7 @@ class Optimizer(_Settings):
         rate: learning rate.
         matrices: learning rate of the convolutions between hidden layers, which are then trained
             by Muon (:mod:`proxmatch.learning.muon`); None for Adam.
-        decay: of these convolutions, in units of their rate.
+        decay: of the weights of these convolutions: a step takes this times their rate off them.
         betas: of Adam.
         warmup: steps over which the rate rises linearly.
         final: fraction of the rate at the end; 1 for a constant rate.
@@ -79,12 +78,12 @@ class Penalty(_Settings):
 
     Attributes:
         limit: L_max.
-        weight: lambda_con, beside a squared error per pixel. Ten times more, without a bound on
-            the gradient (``Optimizer.clip``), and the denoiser forgets how to denoise.
+        weight: lambda_con, for a squared error per pixel. With ten times as much, and no bound on
+            the gradient (``Optimizer.clip``), the denoiser forgets how to denoise.
         iterations: power iterations a step; fewer than 10 miss the worst directions of new images.
         shift: of the power iteration.
-        begin: progress at which it sets in.
-        restart: fraction of the rate with which the optimizer then starts a second cosine.
+        begin: progress of the training at which it sets in, in [0, 1).
+        restart: the rate then follows a second cosine, which starts at this fraction of it.
     """
 
     limit: Positive = 0.85
@@ -127,7 +126,7 @@ class TrajectoryInputs(_Settings):
     Attributes:
         share: of every batch.
         refresh: steps after which they are computed again, with the current denoiser.
-        images: whose trajectories are held at a time, for each problem.
+        images: number of images whose query points are kept at a time, for each problem.
     """
 
     share: float = Field(0.25, gt=0, le=1)
@@ -149,15 +148,15 @@ class TrainingSettings(_Settings):
         penalty: contractivity penalty, for gradient-step denoisers.
         augmentation: of the clean images.
         trajectory: query points of PnP-PGD among the inputs; only an adaptation has problems.
-        averaging: the weights that are looked at, and returned, are a mean in which those of k
-            steps before count this to the power of k.
+        averaging: a, if the weights that are checked and returned are a running mean, in which
+            those of k steps ago count a^k; None for the weights of the last step.
         mixed: train with the cheaper, less exact evaluation of a denoiser. In a gradient-step
             network convolutions are then in bfloat16, while weights, images and the penalty stay
             in single precision: nearly twice as fast on a processor with instructions for it,
             slower on others. A denoiser that is solved for is solved less exactly.
         seed: of the images, the noise and the directions, which are new at each step.
         checkpoint_every: steps between checkpoints.
-        check_every: steps between two looks at the model, if it is checked.
+        check_every: steps between two checks of the model, if it is checked.
         log_every: steps between lines of the log.
         patience: steps in a row with a loss that is not finite before the run gives up.
     """

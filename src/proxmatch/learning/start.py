@@ -6,6 +6,7 @@ The nearest of several denoisers is the one that removes noise from the images b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,7 +20,10 @@ from proxmatch.transforms.fitting import fitting
 #: Noise level at which denoisers are compared.
 LEVEL = 0.05
 
-Sources = AnyDenoiser | str | Sequence[AnyDenoiser | str] | Mapping[str, AnyDenoiser] | None
+#: What :func:`sources_of` takes.
+Sources = (
+    AnyDenoiser | str | Path | Sequence[AnyDenoiser | str | Path] | Mapping[str, AnyDenoiser] | None
+)
 
 
 def sources_of(
@@ -30,14 +34,14 @@ def sources_of(
     Args:
         given: a denoiser of any kind, the name or folder of one, several of these, or denoisers by
             name; None for all that come with proxmatch except the slow ones, whose D is solved for.
-        channels: of the images; color denoisers are lifted to gray images, and models of
-            proxmatch that do not fit are left out.
+        channels: of the images. Color denoisers are lifted to gray images. Models that come with
+            proxmatch are left out if they do not fit.
         device: for those that are loaded.
 
     Raises:
         InputError: there is none, or one does not fit.
     """
-    if isinstance(given, str):
+    if isinstance(given, str | Path):
         given = [given]
     elif callable(given):
         given = {"the denoiser": given}
@@ -45,9 +49,9 @@ def sources_of(
         raise InputError(f"expected a denoiser or the name of one, got {type(given).__name__}")
     named = dict(given) if isinstance(given, Mapping) else {}
     for number, one in enumerate(() if isinstance(given, Mapping) else given or (), 1):
-        named[one if isinstance(one, str) else f"denoiser {number}"] = one
+        named[str(one) if isinstance(one, str | Path) else f"denoiser {number}"] = one
     found = {
-        name: fitting(load(one, device=device) if isinstance(one, str) else one, channels)
+        name: fitting(load(one, device=device) if isinstance(one, str | Path) else one, channels)
         for name, one in named.items()
     }
     for name in shipped(quick=True) if given is None else ():

@@ -19,6 +19,7 @@ from proxmatch.denoisers.gradient_step import SIGMA
 from proxmatch.errors import InputError
 from proxmatch.learning.assess import Assessment, assess
 from proxmatch.learning.engine import RunResult, run
+from proxmatch.learning.fine_tune import CROP
 from proxmatch.learning.settings import PRESETS, Levels, Optimizer, Preset, TrainingSettings
 from proxmatch.learning.sources import stream, windows
 from proxmatch.plots.shown import ShownTraining
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 COLOR_SAMPLE = 512
-#: Steps and crops of a short training that starts from a denoiser.
-SHORT, CROP = 1000, 64
+#: Steps of a short training that starts from a denoiser.
+SHORT = 1000
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,7 +15,7 @@ from torch import Tensor
 from proxmatch.denoisers import GradientStep
 from proxmatch.losses.contractivity import contractivity_penalty, top_direction
 from proxmatch.losses.matching import proximal_matching, squared_error
-from proxmatch.losses.schedules import Constant, FromData, Geometric, Staged
+from proxmatch.losses.schedules import GammaSchedule
 
 
 class ProximalMatchingLoss(Loss):  # type: ignore[misc]
@@ -26,7 +26,7 @@ class ProximalMatchingLoss(Loss):  # type: ignore[misc]
         epochs: number of epochs of the training, which the schedule is spread over.
     """
 
-    def __init__(self, schedule: Constant | Geometric | Staged | FromData, epochs: int = 1) -> None:
+    def __init__(self, schedule: GammaSchedule, epochs: int = 1) -> None:
         super().__init__()
         self.schedule, self.epochs = schedule, epochs
 

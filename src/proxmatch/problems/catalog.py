@@ -49,7 +49,7 @@ def make_problem(
     Args:
         name: one of ``PROBLEMS``.
         size: side length of the images, or (H, W).
-        given: options as text, or already read.
+        given: options, as texts such as ``factor=2`` or as a mapping.
         common: further arguments of the builder: options, ``channels``, ``device``, ``dtype``,
             ``iterations``.
 

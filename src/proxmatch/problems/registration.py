@@ -161,13 +161,7 @@ def register(
 ) -> Callable[[Callable[..., Design]], ProblemBuilder]:
     """Make a problem of the function that designs it; see the module docstring.
 
-    Args:
-        name: what to call it.
-        title: what it is, in a few words.
-        channels: how many channels its images have; None for any number.
-        pictures: whether its measurements are pictures, which can come from files.
-        factor: the option that says how many pixels become one, along each side.
-        side: from the last two sizes of measurements to (H, W) of the images.
+    The arguments are those of :class:`RegisteredProblem`.
 
     Example:
         >>> PROBLEMS["super-resolution"].factor

@@ -202,9 +202,7 @@ def at_strength(
         >>> at_strength(denoiser, None, "deblurring") is denoiser  # a denoiser of one level
         True
     """
-    if not denoiser.conditional or any(
-        getattr(t, "level", None) is not None for t in denoiser.chain
-    ):
+    if not denoiser.conditional:
         return denoiser
     place = next(denoiser.parameters())
     if isinstance(problem, Problem):

@@ -209,7 +209,8 @@ def _measured(
 ) -> Trained:
     denoiser = in_float64(denoiser)
     with torch.no_grad():
-        output, shown = _as_vectors(denoiser(_as_image(y))), _as_vectors(denoiser(_as_line(grid)))
+        output = _as_vectors(denoiser(_as_image(y)))
+        shown = _as_vectors(denoiser(grid.T[None, :, None]))
     target = prior.mean(y, sigma) if gamma is None else prior.smoothed_mode(y, sigma, gamma)
     # One image per point, so that each has its own inverse and its own value.
     points = grid[:, :, None, None]
@@ -238,10 +239,6 @@ def _noisy(prior: Density, sigma: float, generator: torch.Generator) -> tuple[Te
 def _as_image(vectors: Tensor) -> Tensor:
     """SIDE^2 vectors as the pixels of one image, ``(1, d, SIDE, SIDE)``."""
     return vectors.T.reshape(1, -1, SIDE, SIDE)
-
-
-def _as_line(vectors: Tensor) -> Tensor:
-    return vectors.T[None, :, None]
 
 
 def _as_vectors(image: Tensor) -> Tensor:

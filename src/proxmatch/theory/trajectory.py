@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +86,7 @@ class Trajectory:
 
 def trace(
     denoiser: Denoise,
-    measurements: Tensor,
+    measurements: Any,
     problem: Problem,
     *,
     reference: ProximalDenoiser,
@@ -102,7 +102,7 @@ def trace(
 
     Args:
         denoiser: D, the deployed one; modules are copied and cast.
-        measurements: y, in the precision of the problem.
+        measurements: y, as ``problem.measure`` makes them; or arrays, or pictures of them.
         problem: f, eta and the start.
         reference: D*.
         iterations: number of steps, if not that of the problem.
@@ -122,7 +122,11 @@ def trace(
         >>> trace(exact, problem.measure(x), problem, reference=exact).mismatch.max().item()
         0.0
     """
-    problem, y = problem.to(torch.float64), measurements.double()
+    steps = problem.iterations if iterations is None else checked_count(iterations)
+    if checked_count(warm, 0, "warm") >= steps:
+        raise InputError(f"a warm start of {warm} of {steps} steps leaves none to measure")
+    problem = problem.to(torch.float64)
+    y = problem.measurements(measurements).double()
     reference = in_float64(reference)
     initial = None if initial is None else initial.double()
     run = pnp_pgd(
@@ -131,16 +135,15 @@ def trace(
         problem,
         record=["iterates"],
         sigma=sigma,
-        iterations=None if iterations is None else checked_count(iterations),
+        iterations=steps,
         warm=warm,
         initial=initial,
     )
-    if run.iterates is None or run.queries is None:
-        raise AssertionError("pnp_pgd records what it is asked to")
-    iterates, queries = run.iterates[:, run.warm :], run.queries[:, run.warm :]
+    assert run.iterates is not None  # noqa: S101
+    assert run.queries is not None  # noqa: S101
     return measure(
-        iterates,
-        queries,
+        run.iterates[:, run.warm :],
+        run.queries[:, run.warm :],
         y,
         problem,
         reference=reference,

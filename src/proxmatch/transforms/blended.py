@@ -79,6 +79,11 @@ class Blended(Transformed):
         find = getattr(self.inner, "stronger", None)
         return self if find is None else Blended(find(factor), self.other, self.weight)
 
+    @property
+    def conditional(self) -> bool:
+        """Whether one of the two takes the noise level."""
+        return self.inner.conditional or self.other.conditional
+
     def convexity(self, sigma: float | None = None) -> float:
         """The value (1 - w) mu + w mu'."""
         one, other = self.inner.convexity(sigma), self.other.convexity(sigma)

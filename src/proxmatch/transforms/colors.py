@@ -18,6 +18,7 @@ from proxmatch.data.any_form import check_brightness, image_batch
 from proxmatch.denoisers.base import ProximalDenoiser
 from proxmatch.errors import InputError
 from proxmatch.transforms.aligned import Aligned
+from proxmatch.transforms.lifted import Lifted
 from proxmatch.transforms.transformed import Transformed
 
 #: Where a record keeps the colors of the training images.
@@ -100,7 +101,8 @@ def colors_of(denoiser: ProximalDenoiser) -> ColorStatistics | None:
 
     A network has them in its record, under ``colors``, from its training. For an :class:`Aligned`
     denoiser they are the colors that A x = s U (x - m) + c maps to those of the inner denoiser:
-    mean A^{-1} c', covariance U^T C U / s^2.
+    mean A^{-1} c', covariance U^T C U / s^2. For one lifted to gray images they are those of the
+    mean over the channels; how the channels of a stack vary together is not known.
 
     Example:
         >>> from proxmatch.denoisers import load
@@ -114,6 +116,12 @@ def colors_of(denoiser: ProximalDenoiser) -> ColorStatistics | None:
         back = denoiser.rotation.T / denoiser.scale
         mean = back @ (inner.mean - denoiser.center) + denoiser.mean
         return ColorStatistics(mean, back @ inner.covariance @ back.T)
+    if isinstance(denoiser, Lifted):
+        inner = colors_of(denoiser.inner)
+        if inner is None or denoiser.channels > 1:
+            return None
+        gray = torch.full_like(inner.mean, 1 / (inner.channels * denoiser.scale))[None]
+        return ColorStatistics(gray @ inner.mean + denoiser.low, gray @ inner.covariance @ gray.T)
     if isinstance(denoiser, Transformed):
         return colors_of(denoiser.inner)
     content = denoiser.record.get(RECORD)

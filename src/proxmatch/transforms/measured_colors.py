@@ -77,7 +77,8 @@ def statistics_from_measurements(
     power = white.square().sum(1)
     if bool((power <= 1e-12 * white.shape[1]).any()):
         raise InputError(f"{problem.name} does not see the mean of an image; give its colors")
-    measured = measurements.double().flatten(2)  # (N, C, pixels)
+    dark = getattr(problem.physics.noise_model, "background", 0.0)  # of a detector of photons
+    measured = (measurements - dark).double().flatten(2)  # (N, C, pixels)
     mean = (measured * white).sum(2).mean(0) / power
     rest = (measured - mean[:, None] * white).transpose(0, 1).flatten(1)
     noisy = rest @ rest.T / rest.shape[1]

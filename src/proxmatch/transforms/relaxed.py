@@ -94,7 +94,12 @@ class Relaxed(Transformed):
         if self.level is None:
             self.inner.sigma = sigma
         else:
-            self.level = sigma
+            self.level, self.lipschitz = sigma, None  # L was that of another level
+
+    @property
+    def conditional(self) -> bool:
+        """Whether D takes the noise level, and s does not stand in its place."""
+        return self.level is None and self.inner.conditional
 
     def stronger(self, factor: float) -> ProximalDenoiser:
         """The same at ``factor`` times the level s, at most the highest that D was trained for."""

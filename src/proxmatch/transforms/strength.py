@@ -98,7 +98,7 @@ class Trial:
         psnr: of the last iterate, mean over images and problems, in dB. An image that diverged
             counts as it was left.
         best: the highest mean PSNR of any iterate, in dB; mean over the problems.
-        iteration: which iterate that is, for the first problem: where to stop.
+        iteration: number of the best iterate, for the first problem: where to stop.
         seconds: how long it took.
         by_problem: the PSNR of the last iterate of each problem, by name.
         sigma: the noise level passed to the denoiser, if it takes one.
@@ -222,8 +222,8 @@ def choose_strength(
         problem: what to reconstruct from; several share one strength.
         proximal: keep t L(s) < 1 for a denoiser whose L is not below one by construction; without
             it the best strength is chosen, and L is only measured.
-        measured: measure L along the chosen run, and weaken t until t L < 0.9 there. Without it, L
-            is that of the denoiser's card, which is quicker but only a first guess.
+        measured: measure L along the chosen run, and lower t until t L < 0.9 there. Without it, L
+            is that of the denoiser's card: quicker, but only a first guess.
         level: the noise level s, of a denoiser that takes one: t alone is then chosen.
         strengths: values of t for a denoiser of one level; t = 1 is always tried, so that the
             winner is never worse than D itself on the given images where D is a proximal map.
@@ -367,14 +367,17 @@ def stand_ins(
 
 
 def along_run(denoiser: ProximalDenoiser, queries: Tensor, sigma: float | None = None) -> float:
-    """L of Id - D_s at queries ``(B, K, C, H, W)`` of runs: the largest found, a lower bound."""
+    """L of Id - D_s at queries ``(B, K, C, H, W)`` of runs: the largest found, a lower bound.
+
+    NaN if none of them is finite.
+    """
     steps = queries.shape[1]
     chosen = sorted({round(i * (steps - 1) / (POINTS - 1)) for i in range(POINTS)})
     place = next(denoiser.parameters())
     some = queries[:SOME, chosen].flatten(0, 1).to(place)
     some = some[some.flatten(1).isfinite().all(1)]
     if not len(some):
-        return float("nan")
+        return math.nan
     together = max(1, PIXELS // some[0, 0].numel())
     found = [
         jacobian_spectrum(denoiser, z, sigma, iterations=ITERATIONS).constant
@@ -431,8 +434,13 @@ class _Simulation:
             sigma=sigma,
         )
 
-    def along_runs(self, denoiser: ProximalDenoiser, relaxed: Relaxed, images: int = SOME) -> float:
-        """L of Id - D_s along the runs of ``relaxed``, the same D at some strength."""
+    def along_runs(
+        self, denoiser: ProximalDenoiser, relaxed: Relaxed, images: int = SOME
+    ) -> float | None:
+        """L of Id - D_s along the runs of ``relaxed``, the same D at some strength.
+
+        None if all of them diverged at once.
+        """
         found = []
         for problem, y in self.measured.values():
             run = pnp_pgd(
@@ -445,7 +453,12 @@ class _Simulation:
             )
             assert run.queries is not None  # noqa: S101
             found.append(along_run(denoiser, run.queries, relaxed.level))
-        return max(found)
+        return max((constant for constant in found if not math.isnan(constant)), default=None)
+
+
+def _allowed(constant: float | None) -> float:
+    """The largest t that is tried for an L."""
+    return min(1.0, MARGIN / constant) if constant else 1.0
 
 
 def _in_turn(
@@ -481,8 +494,6 @@ def _one_number(
         if stop():
             break
         constant = score.along_runs(denoiser, Relaxed(denoiser, best.strength))
-        if math.isnan(constant):  # no run was sound
-            constant = None
         if not proximal or constant is None or best.strength * constant < ACCEPTED:
             break
         largest = MARGIN / constant
@@ -528,7 +539,7 @@ def _two_numbers(
     if bounded and proximal:  # a first guess: from the card, or measured at a medium strength
         middling = Relaxed(denoiser, 0.5, levels[place])
         constant = denoiser.core.lipschitz or score.along_runs(denoiser, middling, images=1)
-        largest = min(1.0, MARGIN / constant)
+        largest = _allowed(constant)
     verified: list[tuple[Trial, float]] = []  # with the L of their runs
     for number in range(ROUNDS):  # L is known better after each one
         place, t = climb(place, largest), largest
@@ -545,9 +556,9 @@ def _two_numbers(
         if not bounded or (constant is not None and (not measured or stop())):
             break
         constant = score.along_runs(denoiser, chosen)
-        if not proximal:
+        if not proximal or constant is None:
             break
-        allowed = min(1.0, MARGIN / constant)
+        allowed = _allowed(constant)
         if best.strength * constant < ACCEPTED:
             verified.append((best, constant))
             if best.strength < largest or allowed < RAISE * largest:

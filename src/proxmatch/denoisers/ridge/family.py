@@ -28,13 +28,12 @@ from torch import Tensor, nn
 
 from proxmatch.denoisers.base import Linearization, ProximalDenoiser, Reader, Recipe
 from proxmatch.denoisers.inverse import Inverse
+from proxmatch.denoisers.levels import Level
 from proxmatch.denoisers.ridge.filters import composed, normalized
 from proxmatch.denoisers.ridge.profile import Profile
 from proxmatch.denoisers.ridge.proximal import Regularizer, derivative, proximal
 from proxmatch.denoisers.ridge.published_weights import wcrr
 from proxmatch.errors import InputError
-
-Level = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class RidgeConfig(BaseModel):
