@@ -32,6 +32,22 @@ STUDY_NAMES = (
 )
 
 
+#: Options of a scale alone, and of a study alone.
+OF_A_SCALE = (
+    "source",
+    "target",
+    "families",
+    "resume",
+    "engine",
+    "address",
+    "workers",
+    "cells",
+    "parquet",
+)
+OF_A_STUDY = ("data", "models", "only")
+AGAIN = "the same command continues where it stopped"
+
+
 class ScaleChoice(StrEnum):
     """How large."""
 
@@ -41,6 +57,7 @@ class ScaleChoice(StrEnum):
 
 
 def command(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="folder for the results")],
     scale: Annotated[
         ScaleChoice | None, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
@@ -92,6 +109,7 @@ def command(
     """
     from rich.console import Console
 
+    _check(context, study)
     if study is not None:
         _study(study, data, models, out, max_images, seed or 0, only or [], max_steps)
         return
@@ -129,10 +147,21 @@ def command(
     )
 
 
+def _check(context: typer.Context, study: str | None) -> None:
+    """Refuse what the run would ignore."""
+    if study is not None and context.params["scale"] is not None:
+        raise InputError("give either a scale or --study, not both")
+    for name in OF_A_STUDY if study is None else OF_A_SCALE:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            right, wrong = ("--study", "a scale") if study is None else ("a scale", "--study")
+            raise InputError(f"--{name} is for a run with {right}, not with {wrong}")
+
+
 def _run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
     """Run the experiment below a bar; its result and page."""
     with (
-        _screen.interruptible(lambda: "the same command continues where it stopped"),
+        _screen.interruptible(lambda: AGAIN),
         progress("bar", "count", "elapsed", "remaining", "{task.description}") as shown,
     ):
         bar = shown.add_task("looking at the images", total=None)
@@ -170,7 +199,6 @@ def _study(
         raise InputError(f"no study {name!r}; there are {', '.join(STUDIES)}")
     if data is None:
         raise InputError("a study needs --data: the folder that holds the image folders")
-    console = Console()
     wanted: dict[str, list[str]] = {}
     for text in only:
         key, equals, value = text.partition("=")
@@ -178,10 +206,12 @@ def _study(
             raise InputError(f"--only {text}: write name=value, for example problem=deblurring")
         wanted.setdefault(key, []).append(value)
     chosen = tuple(name.strip() for name in models.split(",") if name.strip())
-    page = run_study(
-        STUDIES[name],
-        Work(data, chosen, images, seed, wanted, steps),
-        out,
-        on_cell=lambda done, all_, what: console.log(f"{done} of {all_}: {what}"),
-    )
-    console.print(page.read_text("utf-8"), highlight=False, soft_wrap=True)
+    log = Console(stderr=True, log_path=False)
+    with _screen.interruptible(lambda: AGAIN):
+        page = run_study(
+            STUDIES[name],
+            Work(data, chosen, images, seed, wanted, steps),
+            out,
+            on_cell=lambda done, all_, what: log.log(f"{done} of {all_} done", what),
+        )
+    Console().print(page.read_text("utf-8"), highlight=False, markup=False, soft_wrap=True)

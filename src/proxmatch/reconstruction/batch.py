@@ -40,7 +40,7 @@ from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
-from proxmatch.problems.catalog import entry, options, reduction
+from proxmatch.problems.catalog import entry, make_problem, options, reduction
 from proxmatch.problems.problem import ITERATIONS
 from proxmatch.reconstruction.any_size import TOGETHER, at_strength, builder, placed, reconstruct
 from proxmatch.transforms.fitting import fitting
@@ -108,8 +108,17 @@ class FileBatch:
         **how: Any,
     ) -> FileBatch:
         """Check everything that can be checked before the work begins."""
-        if not entry(problem).pictures and not how["simulate"]:
-            raise InputError(f"measurements of {problem} are not pictures: add --simulate")
+        known = entry(problem)
+        if known.channels not in (None, 1, 3):
+            raise InputError(
+                f"{problem} is for images of {known.channels} channels, which files of pictures "
+                "cannot have: use proxmatch.reconstruct in Python"
+            )
+        if not known.pictures and not how["simulate"]:
+            raise InputError(
+                f"measurements of {problem} are not pictures; with --simulate they are made from "
+                "clean pictures"
+            )
         read = options(problem, given)
         if how["format"] not in ("png", "tif") or how["bits"] not in (None, 8, 16):
             raise InputError("--format is png or tif, --bits 8 or 16")
@@ -357,10 +366,16 @@ class FileBatch:
             return None, images, []
         factor = reduction(self.problem, self.options)
         height, width = (n // factor * factor for n in images.shape[-2:])
+        if not height or not width:
+            raise InputError(
+                f"{images.shape[-1]} x {images.shape[-2]} pixels, too few to become one of "
+                f"{factor} x {factor}"
+            )
         images = images[..., :height, :width].contiguous()
         place = next(self.model.parameters())
-        build = builder(self.problem, self.options, images.shape[1])
-        problem = placed(build((height // factor, width // factor)), place)
+        channels = images.shape[1]
+        problem = make_problem(self.problem, (height, width), self.options, channels=channels)
+        problem = placed(problem, place)
         truth = images.to(place)
         y = problem.measure(truth, ids=[file.digest for file in files], seed=self.seed)
         return truth, y, [round(v, 4) for v in psnr(problem.initial(y), truth).tolist()]
