@@ -29,13 +29,21 @@ def command(
     number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
     downscale: _options.Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
-    budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="time limit for auto, in seconds")
+    ] = None,
     measurements: Annotated[
-        Path | None, typer.Option(help="measurements, likewise, when there is no clean image")
+        Path | None,
+        typer.Option(
+            help="measurements, if there are no clean images: also a folder, .tar or HDF5"
+        ),
     ] = None,
     problem: Annotated[
         str | None,
-        typer.Option(help="problem that decides what is best; needed with --measurements"),
+        typer.Option(
+            help="the problem to adapt for; required with --measurements (default: deblurring and "
+            "super-resolution)"
+        ),
     ] = None,
     options: _options.Set = None,
     engine: _options.Engine = _options.EngineChoice.LOCAL,

@@ -28,10 +28,12 @@ def command(
     simulate: Annotated[
         bool, typer.Option("--simulate", help="the files are clean: degrade them first")
     ] = False,
-    bits: Annotated[int | None, typer.Option(help="8 or 16; as in the file by default")] = None,
-    format: Annotated[str, typer.Option(help="png or tif")] = "png",
+    bits: Annotated[
+        int | None, typer.Option(help="8 or 16, for the output (default: as in the file)")
+    ] = None,
+    format: Annotated[str, typer.Option(help="for the output: png or tif")] = "png",
     iterations: _options.Iterations = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="images handled together")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="images processed together")] = None,
     tile: Annotated[int, typer.Option(min=32, help="side of the tiles of large images")] = 512,
     sheet: Annotated[
         bool,

@@ -63,7 +63,8 @@ def command(
         ScaleChoice | None, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="images of the source denoisers (default: embedded)")
+        Path | None,
+        typer.Option(help="images to train the source denoisers on (default: embedded)"),
     ] = None,
     target: Annotated[
         Path | None, typer.Option(help="images to adapt to and to test on (default: embedded)")
@@ -75,18 +76,21 @@ def command(
     workers: Annotated[
         int | None, typer.Option(help="processes (default: one per core or GPU)")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="0 by default")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="seed for everything random (default: 0)")
+    ] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option(min=1, help="limit of every training and adaptation, to try a scale"),
+        typer.Option(min=1, help="most steps of any training or adaptation, for a trial"),
     ] = None,
     max_images: Annotated[
-        int | None, typer.Option(min=1, help="limit of test images in every row, to try a scale")
+        int | None, typer.Option(min=1, help="most test images of any row, for a trial")
     ] = None,
     cells: Annotated[
-        Path | None, typer.Option(help="folder of cells to share with other runs")
+        Path | None,
+        typer.Option(help="folder for finished pieces of work, which several runs may share"),
     ] = None,
-    parquet: Annotated[bool, typer.Option(help="also write the tidy tables as Parquet")] = False,
+    parquet: Annotated[bool, typer.Option(help="also write the CSV tables as Parquet")] = False,
     study: Annotated[
         str | None, typer.Option(help=f"in place of a scale: one of {', '.join(STUDY_NAMES)}")
     ] = None,
@@ -98,7 +102,7 @@ def command(
     ] = "",
     only: Annotated[
         list[str] | None,
-        typer.Option(help="for a study: name=value, to compute only cells with that setting"),
+        typer.Option(help="for a study: name=value, to compute only the cells with that setting"),
     ] = None,
 ) -> None:
     """Run the paper's experiment: tables, claims with verdicts, figures, the page; or a study.

@@ -24,22 +24,24 @@ def command(
     images: Annotated[Path, typer.Option(help="folder of clean images")],
     out: _options.Out,
     config: Annotated[
-        Path | None, typer.Option(help="settings as YAML, in place of the preset's")
+        Path | None, typer.Option(help="YAML file of settings (default: the preset's)")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="in place of the preset's")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="training steps (default: the preset's)")
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images per step")] = None,
     channels: Annotated[
-        int | None, typer.Option(help="1 for gray images, 3 for color; the preset's by default")
+        int | None, typer.Option(help="1 for gray images, 3 for color (default: the preset's)")
     ] = None,
     downscale: _options.Downscale = 1,
     validation: Annotated[
         int,
         typer.Option(
-            min=0, help="crops of held-out pictures for the card; 0 trains on all pictures"
+            min=0, help="held-out crops to measure the model on; 0 holds out none and trains on all"
         ),
     ] = 16,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="of everything that is random; 0 by default")
+        int | None, typer.Option(min=0, help="seed for everything random (default: 0)")
     ] = None,
     device: _options.Device = "cpu",
     threads: _options.Threads = None,
