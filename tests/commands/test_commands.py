@@ -30,7 +30,7 @@ from proxmatch.denoisers import LPN, LPNConfig, load, save, shipped
 from proxmatch.metrics import psnr, ssim
 from proxmatch.pnp import pnp_pgd
 from proxmatch.problems import Problem, denoising, make_problem
-from proxmatch.reconstruction import any_size
+from proxmatch.reconstruction import any_size, batch
 from proxmatch.transforms import Aligned, Lifted, Relaxed, Transformed
 from tests.commands.conftest import WRITTEN, Run
 
@@ -126,6 +126,18 @@ def test_import(proxmatch: Run, tmp_path: Path) -> None:
     assert load(out).sigma == 0.04
 
 
+def test_a_sinogram_is_simulated_for_pictures_of_their_size(
+    proxmatch: Run, small: Models, pictures: Path, tmp_path: Path
+) -> None:
+    """The operator is made for the picture, not for measurements as large as the picture."""
+    done = proxmatch(
+        "reconstruct", small["lpn"], pictures / "picture0.png", "--problem", "tomography",
+        "--set", "views=5", "--simulate", "--iterations", 1, "--json", "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.code in WRITTEN, done.err
+    assert json.loads(done.out)["files"]["picture0.png"]["size"] == "64 x 64"
+
+
 @pytest.mark.parametrize("name", ["lpn", "gs"])
 def test_simulated_reconstruction_is_that_of_the_library(
     proxmatch: Run, small: Models, pictures: Path, tmp_path: Path, name: str
@@ -170,7 +182,8 @@ def test_a_group_of_pictures_has_its_problem_built_once(
         sizes.append(size)
         return make_problem(name, size, *others, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(any_size, "make_problem", counted)
+    for module in (any_size, batch):
+        monkeypatch.setattr(module, "make_problem", counted)
     options = (
         "--problem",
         "deblurring",

@@ -88,7 +88,15 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ),
     (
         ("reconstruct", LPN, "pictures", "--problem", "compressed-sensing", *OUT),
-        "are not pictures: add --simulate",
+        "are not pictures; with --simulate",
+    ),
+    (
+        ("reconstruct", LPN, "pictures", "--problem", "mri", "--simulate", *OUT),
+        "mri is for images of 2 channels",
+    ),
+    (
+        ("reconstruct", LPN, "one", "--simulate", *SR, "--set", "factor=100", *OUT),
+        "64 x 64 pixels, too few to become one of 100 x 100",
     ),
     (
         ("reconstruct", LPN, "pictures", "--simulate", *SR, "--set", "kernel_size=4", *OUT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from proxmatch.commands import reproduce
 from proxmatch.errors import EngineError
 from proxmatch.experiments import engines, outputs
 from proxmatch.experiments.reproduction import Reproduction
+from proxmatch.experiments.studies import STUDIES, Study
 from proxmatch.experiments.tables import main_table, overview, paper_table
 from tests.experiments.made_up import made_up
 
@@ -134,6 +136,30 @@ def test_options_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert run(["reproduce", *option, "--out", str(tmp_path / "out")]) == 2
         assert option[-2 if len(option) > 1 else 0].lstrip("-") in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_options_that_would_be_ignored(refused, tmp_path: Path) -> None:
+    where = ("--out", tmp_path / "out")
+    study = (*where, "--study", "denoising", "--data", tmp_path)
+    assert "--only is for a run with --study" in refused("quick", *where, "--only", "n=1")
+    assert "--data is for a run with --study" in refused("quick", *where, "--data", tmp_path)
+    assert "either a scale or --study" in refused("quick", *study)
+    assert "--engine is for a run with a scale" in refused(*study, "--engine", "local")
+    assert "--resume is for a run with a scale" in refused(*study, "--no-resume")
+
+
+def test_a_study_that_is_interrupted_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(settings: object, work: object) -> dict[str, object]:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("the signal ended nothing")
+
+    study = Study("one", "One", lambda work: [{"n": 1}], interrupted, lambda cells: "")
+    monkeypatch.setitem(STUDIES, "one", study)
+    command = ["reproduce", "--study", "one", "--data", str(tmp_path), "--out", str(tmp_path / "o")]
+    assert run(command) == 130
+    assert "the same command continues" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, 1), (140, 3)])

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxmatch.experiments import outputs
+from proxmatch.experiments.cells import Store
 from proxmatch.experiments.inputs import Data, Inputs, look
 from proxmatch.experiments.plan import Plan, plan
 from proxmatch.experiments.scales import Scale, ScaleRow, bounded, thinned
@@ -187,3 +190,15 @@ def test_auto_keeps_to_the_bound_as_well(
     told = {"max_steps": bound, "search": asdict(Search(crops=2, steps=steps))}
     assert search_of(told) == Search(crops=2, steps=expected)
     assert search_of({"max_steps": bound}) == Search(steps=bound)
+
+
+def test_the_manifest_names_the_device_of_the_run(
+    data: Data, given: dict[str, Path], tmp_path: Path
+) -> None:
+    todo = plan(tiny.SCALE, data, ("lpn",), given)
+    store = Store(tmp_path / "work")
+    outputs.write(
+        tmp_path, changed(tiny.SCALE, device="mps"), data, todo, store, ("lpn",),
+        minutes=0.0, workers=1, device="mps", finished=False,
+    )  # fmt: skip
+    assert json.loads((tmp_path / "manifest.json").read_text())["device"] == "mps"

@@ -99,6 +99,14 @@ def test_only_the_cells_that_are_asked_for_are_computed(tmp_path: Path) -> None:
     assert page.read_text() == "# Numbers\n\n1, 3\n"
     with pytest.raises(InputError, match="there are even, odd"):
         run_study(numbers, Work(tmp_path, (), only={"parity": ["prime"]}), tmp_path / "out")
+    with pytest.raises(InputError, match="no cell has all of these settings"):
+        run_study(numbers, Work(tmp_path, (), only={"parity": ["odd"], "n": ["2"]}), tmp_path / "o")
+
+
+def test_a_study_without_denoisers_asks_for_them(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name denoisers"):
+        run_study(STUDIES["denoising"], Work(tmp_path, ()), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_digest_is_of_the_code_that_computes() -> None:

@@ -29,6 +29,11 @@ def test_no_pixel_is_both_trained_on_and_measured_on(number: int, height: int, w
     assert len(split.owners) == len(split.crops)
 
 
+def test_an_image_without_a_quarter_is_refused() -> None:
+    with pytest.raises(InputError, match="3 columns is too small"):
+        hold_out(labeled(1, 3, 3), 3)
+
+
 @pytest.mark.parametrize(("number", "held"), [(3, 1), (4, 1), (5, 2), (9, 3), (50, 10)])
 def test_a_third_of_many_images_is_held_out_whole(number: int, held: int) -> None:
     images = labeled(number, 8, 8)

@@ -202,11 +202,8 @@ class Server:
         return Response(status_code=204)
 
     async def _frame(self, request: Request) -> Response:
-        job, run, number = (
-            self._job(request),
-            request.path_params["run"],
-            request.path_params["number"],
-        )
+        job = self._job(request)
+        run, number = request.path_params["run"], request.path_params["number"]
         with job.lock:
             if run != job.run or not 0 <= number < len(job.frames):
                 return Response(status_code=404)

@@ -20,21 +20,23 @@ Model = Annotated[
 ]
 MaybeModel = Annotated[
     str | None,
-    typer.Argument(help="a model that comes with proxmatch, or the folder of one; all by default"),
+    typer.Argument(
+        help="a model that comes with proxmatch, or the folder of one (default: the nearest of all)"
+    ),
 ]
 From = Annotated[
     list[str] | None,
     typer.Option(
         "--from",
         metavar="MODEL",
-        help="another model to choose from; can be repeated; 'all' means every model of proxmatch",
+        help="another model to choose from; can be repeated; 'all': every model of proxmatch",
     ),
 ]
 Out = Annotated[Path, typer.Option(help="folder for the output")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
-Seed = Annotated[int, typer.Option(min=0, help="seed of everything that is random")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps, xpu")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; all by default")]
+Seed = Annotated[int, typer.Option(min=0, help="seed for everything random")]
+Device = Annotated[str, typer.Option(help="where to compute: cpu, cuda, cuda:1, mps, xpu")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads (default: all)")]
 Problem = Annotated[str, typer.Option(help="a name that `proxmatch problems` lists")]
 Set = Annotated[
     list[str] | None,
@@ -43,17 +45,17 @@ Set = Annotated[
     ),
 ]
 Address = Annotated[
-    str | None, typer.Option(help="host:port of a Ray cluster; one is started here by default")
+    str | None, typer.Option(help="host:port of a Ray cluster (default: one is started here)")
 ]
 WorkerCount = Annotated[
-    int, typer.Option(min=1, help="number of processes of a Ray cluster started here")
+    int, typer.Option(min=1, help="processes, if a Ray cluster is started here")
 ]
 Downscale = Annotated[int, typer.Option(min=1, help="reduce the images by this factor first")]
 Open = Annotated[
     bool | None,
     typer.Option("--open/--no-open", help="open the page (default: if there is a screen)"),
 ]
-Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps; the problem's by default")]
+Iterations = Annotated[int | None, typer.Option(min=1, help="PnP steps (default: the problem's)")]
 
 
 class EngineChoice(StrEnum):

@@ -29,14 +29,21 @@ def command(
     number: Annotated[int, typer.Option(min=1, help="use at most this many pictures")] = 25,
     downscale: _options.Downscale = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps")] = None,
-    budget: Annotated[float | None, typer.Option(min=0, help="seconds that auto may take")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="time limit for auto, in seconds")
+    ] = None,
     measurements: Annotated[
         Path | None,
-        typer.Option(help="without clean images: a folder, .tar or HDF5 file of measurements"),
+        typer.Option(
+            help="measurements, if there are no clean images: also a folder, .tar or HDF5"
+        ),
     ] = None,
     problem: Annotated[
         str | None,
-        typer.Option(help="problem by which the best is chosen; required with --measurements"),
+        typer.Option(
+            help="the problem to adapt for; required with --measurements (default: deblurring and "
+            "super-resolution)"
+        ),
     ] = None,
     options: _options.Set = None,
     engine: _options.Engine = _options.EngineChoice.LOCAL,
@@ -49,10 +56,10 @@ def command(
 ) -> None:
     """Adapt a denoiser to a few images, and say whether that helped.
 
-    If you give several denoisers (--from), the one nearest to the images is adapted; if you give
-    none, the nearest of all that come with proxmatch. With --engine ray, candidates of auto that do
-    not depend on each other are tried at the same time. The result is written to OUT/model. Exit
-    code 1: nothing better was found.
+    Given several denoisers (--from), the one nearest to the images is adapted; given none, the
+    nearest of all that come with proxmatch. With --engine ray, candidates of auto that do not
+    depend on each other are tried at the same time. The result is written to OUT/model. Exit code
+    1: nothing better was found.
 
     Example: proxmatch adapt --images my-faces --problem deblurring --out adapted
 

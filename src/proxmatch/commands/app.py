@@ -12,19 +12,17 @@ from proxmatch.errors import InputError
 
 
 def command(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0 for any free one")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port")] = 8765,
     host: Annotated[
         str,
-        typer.Option(
-            help="address to listen on; if it is not loopback, other machines can use the app"
-        ),
+        typer.Option(help="address to listen on; with any other, other machines may use the app"),
     ] = "127.0.0.1",
     show: Open = None,
     threads: Threads = None,
 ) -> None:
     """Try denoisers on pictures in the browser: damage, reconstruct, adapt, compare, download.
 
-    Only this machine can open the page, and pictures never leave it. Ctrl-C ends it.
+    Unless --host says otherwise, only this machine can open the page. Ctrl-C ends it.
 
     Example: proxmatch app --port 8765
     """

@@ -12,8 +12,8 @@ from proxmatch.commands import _images, _options, _screen
 
 def command(
     model: _options.Model,
-    reference: Annotated[str, typer.Option(help="the right denoiser: a model, or its folder")],
-    images: Annotated[Path, typer.Option(help="folder of clean images, to simulate with")],
+    reference: Annotated[str, typer.Option(help="a model trained on such images, or its folder")],
+    images: Annotated[Path, typer.Option(help="folder of clean images to measure")],
     out: _options.Out,
     problem: _options.Problem = "deblurring",
     options: _options.Set = None,

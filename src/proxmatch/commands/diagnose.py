@@ -17,10 +17,11 @@ def command(
     model: _options.MaybeModel = None,
     sources: _options.From = None,
     reference: Annotated[
-        str | None, typer.Option(help="a denoiser that is right for them, if there is one")
+        str | None, typer.Option(help="a model trained on such images, if you have one")
     ] = None,
     problem: Annotated[
-        list[str] | None, typer.Option(help="deblurring and super-resolution by default")
+        list[str] | None,
+        typer.Option(help="can be repeated (default: deblurring, super-resolution)"),
     ] = None,
     options: _options.Set = None,
     number: Annotated[int, typer.Option(min=1, help="number of crops")] = 8,

@@ -29,17 +29,15 @@ def command(
         bool, typer.Option("--simulate", help="the files are clean: degrade them first")
     ] = False,
     bits: Annotated[
-        int | None, typer.Option(help="8 or 16 per channel; as in the file by default")
+        int | None, typer.Option(help="8 or 16, for the output (default: as in the file)")
     ] = None,
-    format: Annotated[str, typer.Option(help="png or tif")] = "png",
+    format: Annotated[str, typer.Option(help="for the output: png or tif")] = "png",
     iterations: _options.Iterations = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="number of images handled together")
-    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="images processed together")] = None,
     tile: Annotated[int, typer.Option(min=32, help="side of the tiles of large images")] = 512,
     sheet: Annotated[
         bool,
-        typer.Option("--sheet", help="also write before/after sheets, metrics.csv and index.html"),
+        typer.Option("--sheet", help="before/after sheets, metrics.csv and index.html beside them"),
     ] = False,
     engine: _options.Engine = _options.EngineChoice.LOCAL,
     workers: _options.WorkerCount = 2,
@@ -52,8 +50,8 @@ def command(
     """Reconstruct pictures from their measurements, of any size and number.
 
     Files that are already done are skipped, so that the same command continues after an
-    interruption. With --engine ray the workers of a Ray cluster share the work; they need no
-    shared disk. Gray pictures stay gray. Exit code 1: some images diverged or are suspicious,
+    interruption. With --engine ray the work is shared by the workers of a Ray cluster, which need
+    no disk in common. Gray pictures stay gray. Exit code 1: some images diverged or are suspicious,
     that is, probably worse than their measurements.
 
     Example: proxmatch reconstruct lpn-photographs blurred/*.png --problem deblurring --out sharp

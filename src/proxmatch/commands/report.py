@@ -12,12 +12,13 @@ from proxmatch.commands._options import Json
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="folder that `reproduce` wrote")],
+    folder: Annotated[Path, typer.Argument(help="a folder that `reproduce` wrote")],
     out: Annotated[
-        Path | None, typer.Option(help="file to write; report.html in the folder by default")
+        Path | None, typer.Option(help="the file to write (default: report.html in the folder)")
     ] = None,
     whole: Annotated[
-        Path | None, typer.Option(help="folder that `demo` wrote; its whole pictures come first")
+        Path | None,
+        typer.Option(help="a folder that `demo` wrote: the page begins with its pictures"),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
     json: Json = False,

@@ -32,6 +32,22 @@ STUDY_NAMES = (
 )
 
 
+#: Options of a scale alone, and of a study alone.
+OF_A_SCALE = (
+    "source",
+    "target",
+    "families",
+    "resume",
+    "engine",
+    "address",
+    "workers",
+    "cells",
+    "parquet",
+)
+OF_A_STUDY = ("data", "models", "only")
+AGAIN = "the same command continues where it stopped"
+
+
 class ScaleChoice(StrEnum):
     """How large."""
 
@@ -41,40 +57,40 @@ class ScaleChoice(StrEnum):
 
 
 def command(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="folder for the results")],
     scale: Annotated[
         ScaleChoice | None, typer.Argument(help="quick: ten minutes; cpu: hours; paper: for a GPU")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="images of the source denoisers (default: embedded)")
+        Path | None,
+        typer.Option(help="images to train the source denoisers on (default: embedded)"),
     ] = None,
     target: Annotated[
         Path | None, typer.Option(help="images to adapt to and to test on (default: embedded)")
     ] = None,
     families: Annotated[str, typer.Option(help="lpn, gs, or both")] = "lpn,gs",
-    resume: Annotated[bool, typer.Option(help="continue the run that is in the folder")] = True,
+    resume: Annotated[bool, typer.Option(help="continue the run in the folder")] = True,
     engine: Engine = EngineChoice.LOCAL,
     address: Address = None,
     workers: Annotated[
-        int | None, typer.Option(help="number of processes (default: one per core or GPU)")
+        int | None, typer.Option(help="processes (default: one per core or GPU)")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="seed of everything that is random; 0 by default")
+        int | None, typer.Option(min=0, help="seed for everything random (default: 0)")
     ] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="limit on the steps of every training and adaptation, to try out a scale"
-        ),
+        typer.Option(min=1, help="most steps of any training or adaptation, for a trial"),
     ] = None,
     max_images: Annotated[
-        int | None,
-        typer.Option(min=1, help="limit on the test images of every row, to try out a scale"),
+        int | None, typer.Option(min=1, help="most test images of any row, for a trial")
     ] = None,
     cells: Annotated[
-        Path | None, typer.Option(help="folder of cells to share with other runs")
+        Path | None,
+        typer.Option(help="folder for finished pieces of work, which several runs may share"),
     ] = None,
-    parquet: Annotated[bool, typer.Option(help="also write the tidy tables as Parquet")] = False,
+    parquet: Annotated[bool, typer.Option(help="also write the CSV tables as Parquet")] = False,
     study: Annotated[
         str | None, typer.Option(help=f"in place of a scale: one of {', '.join(STUDY_NAMES)}")
     ] = None,
@@ -86,7 +102,7 @@ def command(
     ] = "",
     only: Annotated[
         list[str] | None,
-        typer.Option(help="for a study: name=value, to compute only cells with that setting"),
+        typer.Option(help="for a study: name=value, to compute only the cells with that setting"),
     ] = None,
 ) -> None:
     """Run the paper's experiment: tables, claims with verdicts, figures, the page; or a study.
@@ -97,6 +113,7 @@ def command(
     """
     from rich.console import Console
 
+    _check(context, study)
     if study is not None:
         _study(study, data, models, out, max_images, seed or 0, only or [], max_steps)
         return
@@ -134,10 +151,21 @@ def command(
     )
 
 
+def _check(context: typer.Context, study: str | None) -> None:
+    """Refuse what the run would ignore."""
+    if study is not None and context.params["scale"] is not None:
+        raise InputError("give either a scale or --study, not both")
+    for name in OF_A_STUDY if study is None else OF_A_SCALE:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            right, wrong = ("--study", "a scale") if study is None else ("a scale", "--study")
+            raise InputError(f"--{name} is for a run with {right}, not with {wrong}")
+
+
 def _run(*arguments: Any, **options: Any) -> tuple[Reproduction, Path]:
     """Run the experiment below a bar; its result and page."""
     with (
-        _screen.interruptible(lambda: "the same command continues where it stopped"),
+        _screen.interruptible(lambda: AGAIN),
         progress("bar", "count", "elapsed", "remaining", "{task.description}") as shown,
     ):
         bar = shown.add_task("looking at the images", total=None)
@@ -175,7 +203,6 @@ def _study(
         raise InputError(f"no study {name!r}; there are {', '.join(STUDIES)}")
     if data is None:
         raise InputError("a study needs --data: the folder that holds the image folders")
-    console = Console()
     wanted: dict[str, list[str]] = {}
     for text in only:
         key, equals, value = text.partition("=")
@@ -183,10 +210,12 @@ def _study(
             raise InputError(f"--only {text}: write name=value, for example problem=deblurring")
         wanted.setdefault(key, []).append(value)
     chosen = tuple(name.strip() for name in models.split(",") if name.strip())
-    page = run_study(
-        STUDIES[name],
-        Work(data, chosen, images, seed, wanted, steps),
-        out,
-        on_cell=lambda done, all_, what: console.log(f"{done} of {all_}: {what}"),
-    )
-    console.print(page.read_text("utf-8"), highlight=False, soft_wrap=True)
+    log = Console(stderr=True, log_path=False)
+    with _screen.interruptible(lambda: AGAIN):
+        page = run_study(
+            STUDIES[name],
+            Work(data, chosen, images, seed, wanted, steps),
+            out,
+            on_cell=lambda done, all_, what: log.log(f"{done} of {all_} done", what),
+        )
+    Console().print(page.read_text("utf-8"), highlight=False, markup=False, soft_wrap=True)

@@ -17,31 +17,31 @@ def command(
     family: Annotated[
         str,
         typer.Argument(
-            help="lpn, gs, or another preset, such as lpn-compact or gs-paper; or the folder of a "
-            "model to continue from, such as one that `proxmatch import` wrote"
+            help="lpn, gs, or a preset: lpn-compact, gs-paper ...; or the folder of a model to "
+            "continue from, such as `proxmatch import` writes"
         ),
     ],
     images: Annotated[Path, typer.Option(help="folder of clean images")],
     out: _options.Out,
     config: Annotated[
-        Path | None, typer.Option(help="YAML file with settings, in place of the preset's")
+        Path | None, typer.Option(help="YAML file of settings (default: the preset's)")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="number of steps; the preset's by default")
+        int | None, typer.Option(min=1, help="training steps (default: the preset's)")
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images per step")] = None,
     channels: Annotated[
-        int | None, typer.Option(help="1 for gray images, 3 for color; the preset's by default")
+        int | None, typer.Option(help="1 for gray images, 3 for color (default: the preset's)")
     ] = None,
     downscale: _options.Downscale = 1,
     validation: Annotated[
         int,
         typer.Option(
-            min=0, help="number of held-out crops to measure for the card; 0 trains on all"
+            min=0, help="held-out crops to measure the model on; 0 holds out none and trains on all"
         ),
     ] = 16,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="seed of everything that is random; 0 by default")
+        int | None, typer.Option(min=0, help="seed for everything random (default: 0)")
     ] = None,
     device: _options.Device = "cpu",
     threads: _options.Threads = None,
@@ -60,9 +60,8 @@ def command(
     from proxmatch.errors import InputError
     from proxmatch.learning import PRESETS, RunStatus, TrainingSettings, state, train
     from proxmatch.learning.engine import one_process
-    from proxmatch.learning.fine_tune import CROP
     from proxmatch.learning.progress import bar
-    from proxmatch.learning.training import continued
+    from proxmatch.learning.training import CROP, continued
 
     place = _options.compute(device, threads)
     name = family if family in PRESETS else f"{family}-compact"

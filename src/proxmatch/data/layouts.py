@@ -60,15 +60,16 @@ def find(root: Path, split: Split | None) -> Layout:
     return Layout(folder, names if split is None else _run(names, split), aligned=False)
 
 
+def is_picture(name: str) -> bool:
+    """Whether a file of this name is taken for a picture."""
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
 def _pictures(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             names = [
-                entry.name
-                for entry in entries
-                if entry.name.lower().endswith(SUFFIXES)
-                and not entry.name.startswith(".")
-                and not entry.is_dir()
+                entry.name for entry in entries if is_picture(entry.name) and not entry.is_dir()
             ]
     except OSError as error:
         raise DataError(f"cannot list {folder}: {error.strerror}") from error

@@ -25,6 +25,7 @@ import torch
 from proxmatch.data.any_form import WHITE, converted
 from proxmatch.data.decoding import MAX_PIXELS, SUFFIXES
 from proxmatch.data.images import ImageFile, decode_image, image_files, read_file
+from proxmatch.data.layouts import is_picture
 from proxmatch.errors import DataError
 
 HDF5 = (".h5", ".hdf5")
@@ -210,7 +211,7 @@ def _of_archive(path: Path) -> Iterator[TarMember]:
     size, found = path.stat().st_size, False
     for member in _members(path):
         name = PurePosixPath(member.name.replace("\\", "/")).name
-        if not member.isreg() or member.issparse() or not _is_picture(name):
+        if not member.isreg() or member.issparse() or not is_picture(name):
             continue
         if not name.isprintable() or len(name.encode()) > LONGEST_NAME:
             raise DataError(f"{path}: {name[:40]!r} ... is not a name for a file: rename it")
@@ -250,10 +251,6 @@ def _check_end(path: Path, end: int) -> None:
             if any(piece):
                 raise ValueError(f"no header of a member at byte {end}, and more after it")
             piece = file.read(PIECE)
-
-
-def _is_picture(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
 def _of_hdf5(path: Path, kind: str) -> Iterator[HDF5Row]:

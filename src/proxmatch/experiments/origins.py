@@ -18,10 +18,11 @@ from proxmatch.experiments.cells import Outcome
 from proxmatch.experiments.inputs import Data
 from proxmatch.experiments.scales import Scale
 from proxmatch.learning.settings import PRESETS
+from proxmatch.records import SOURCE
 
 REFERENCE = "reference"
 #: Kinds that are trained in full, as those that come with proxmatch are.
-FULL = ("extreme", REFERENCE)
+FULL = (SOURCE, REFERENCE)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from proxmatch._internal.files import write_json, write_together
 from proxmatch._internal.provenance import versions
 from proxmatch.experiments import (
@@ -43,6 +41,7 @@ def write(
     *,
     minutes: float,
     workers: int,
+    device: str,
     finished: bool,
     parquet: bool = False,
 ) -> list[Table]:
@@ -60,7 +59,7 @@ def write(
     claims = decide(paper_claims(families, scale.problems, scale.budgets), evidence)
     write_json(out, "claims.json", [claim.model_dump() for claim in claims])
     write_together(out / "tables", {"claims.md": listed(claims).encode()})
-    write_json(out, "manifest.json", _manifest(scale, data, plan, store, minutes, workers))
+    write_json(out, "manifest.json", _manifest(scale, data, plan, store, minutes, workers, device))
     if finished:
         channels = data.inputs.test.shape[1]
         common = {"size": scale.size, "iterations": scale.iterations}
@@ -105,7 +104,13 @@ def _shown(album: panels.StripIndex, families: Sequence[str], n: int) -> bool:
 
 
 def _manifest(
-    scale: Scale, data: Data, plan: Plan, store: Store, minutes: float, workers: int
+    scale: Scale,
+    data: Data,
+    plan: Plan,
+    store: Store,
+    minutes: float,
+    workers: int,
+    device: str,
 ) -> dict[str, Any]:
     keys = {cell.key for cell in plan.cells}
     done = [key for key in keys if key in store]
@@ -126,7 +131,7 @@ def _manifest(
             "adaptations": "that of the set",
         },
         "versions": {**versions(), "torch_threads": str(scale.threads)},
-        "device": "cuda" if scale.device != "cpu" and torch.cuda.is_available() else "cpu",
+        "device": device,
         "data": data.record,
         "sets": {str(k): list(v) for k, v in data.inputs.names.items()},
         "models": {

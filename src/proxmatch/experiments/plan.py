@@ -12,7 +12,7 @@ from proxmatch.experiments.inputs import Data, first
 from proxmatch.experiments.origins import REFERENCE, Origin, origin
 from proxmatch.experiments.scales import FamilyScale, Scale, ScaleRow
 from proxmatch.methods import BASELINE, FAMILIES, METHODS, Method
-from proxmatch.records import Label
+from proxmatch.records import SOURCE, Label
 
 #: Iterations that are kept as pictures.
 FRAMES = (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 35, 40)
@@ -186,7 +186,7 @@ def _certificates(
         for c in cells
         if c.kind == "adaptation"
         and (c.label.family, c.label.n, c.label.set) == (family, scale.certificate_budget, 0)
-        and c.label.source == "extreme"
+        and c.label.source == SOURCE
         and c.label.method in wanted
     }
     for problem in scale.certificate_problems or scale.problems:
@@ -200,8 +200,8 @@ def _certificates(
         yield cell(
             "certificate",
             settings,
-            Label(family, "extreme", n=scale.certificate_budget, problem=problem),
-            source=models[f"{family}/extreme"],
+            Label(family, SOURCE, n=scale.certificate_budget, problem=problem),
+            source=models[f"{family}/{SOURCE}"],
             **adapted,
             reference=models[f"{family}/{REFERENCE}"],
         )

@@ -142,6 +142,7 @@ def reproduce(
                 together,
                 minutes=spent + (time.monotonic() - began) / 60,
                 workers=workers or 1,
+                device=device,
                 finished=finished,
                 parquet=parquet,
             )

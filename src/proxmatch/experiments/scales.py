@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxmatch.learning.auto import Search
+from proxmatch.records import SOURCE
 from proxmatch.transforms.strength import STRENGTHS
 
 Count = Annotated[int, Field(ge=0)]
@@ -22,7 +23,7 @@ class ScaleRow(_Settings):
 
     method: str  # of proxmatch.methods.METHODS
     #: Kind of the source denoiser; empty for the reference and the baselines.
-    source: str = "extreme"
+    source: str = SOURCE
     sets: dict[Count, Positive]  # how many adaptation sets, by n; {0: 1} for rows that use no image
     test_images: Count  # reconstructed at t = 1
     chosen_images: Count = 0  # reconstructed with the chosen relaxation; 0 leaves it out

@@ -12,7 +12,7 @@ from proxmatch.experiments.bootstrap import Array
 from proxmatch.experiments.claims import Claim, Driver
 from proxmatch.experiments.paper import reported
 from proxmatch.methods import FAMILIES, family_label, title
-from proxmatch.records import CLAIMS, Setting
+from proxmatch.records import CLAIMS, SOURCE, Setting
 
 #: "Far below" the reference, in dB: half of the power of the signal over that of the error.
 FAR = 3.0
@@ -26,7 +26,7 @@ def paper_claims(
     """The claims of the paper, for the sources its experiment is repeated with."""
     found: list[Claim] = []
     for family in families:
-        for source in ("extreme", "mild") if family == "lpn" else ("extreme",):
+        for source in (SOURCE, "mild") if family == "lpn" else (SOURCE,):
             for problem in problems:
                 at = Setting(family, source, "", 0, problem)
                 found += _of_source(at)
@@ -191,7 +191,7 @@ def _controls(at: Setting) -> Iterator[Driver]:
             "with both stopped where held-out pixels are reconstructed best",
             arms("pm-best", "mse-best"),
         )
-        if at.source == "extreme":
+        if at.source == SOURCE:
             yield Driver("source", "from a mild source", arms("pm", "mse", source="mild"))
     else:
         yield Driver(
@@ -260,7 +260,7 @@ def _id(kind: str, at: Setting) -> str:
 
 
 def _who(at: Setting, method: str) -> str:
-    note = f" ({at.source} source)" if at.source != "extreme" and method != "reference" else ""
+    note = f" ({at.source} source)" if at.source != SOURCE and method != "reference" else ""
     return title(method, at.family) + note
 
 

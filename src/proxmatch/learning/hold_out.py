@@ -82,7 +82,10 @@ def _spread(places: Sequence[Place]) -> list[Place]:
 
 def _quarter(width: int, size: int) -> int:
     """How many columns of an image are held out: a whole window if that leaves enough."""
-    return max(width // 4, size if width >= 3 * size else 0)
+    held = max(width // 4, size if width >= 3 * size else 0)
+    if not held:
+        raise InputError(f"an image of {width} columns is too small to hold out a part of it")
+    return held
 
 
 def _without(image: Tensor, held: int, size: int) -> Tensor:

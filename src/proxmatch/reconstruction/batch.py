@@ -40,7 +40,7 @@ from proxmatch.denoisers import ProximalDenoiser, checkpoint
 from proxmatch.errors import DataError, InputError, SkippedFilesWarning
 from proxmatch.metrics import SSIM_WINDOW, psnr, ssim
 from proxmatch.pnp import Status
-from proxmatch.problems.catalog import entry, options, reduction
+from proxmatch.problems.catalog import entry, make_problem, options, reduction
 from proxmatch.problems.problem import ITERATIONS
 from proxmatch.reconstruction.any_size import (
     TOGETHER,
@@ -115,8 +115,17 @@ class FileBatch:
         **how: Any,
     ) -> FileBatch:
         """Check everything that can be checked before the work begins."""
-        if not entry(problem).pictures and not how["simulate"]:
-            raise InputError(f"measurements of {problem} are not pictures: add --simulate")
+        known = entry(problem)
+        if known.channels not in (None, 1, 3):
+            raise InputError(
+                f"{problem} is for images of {known.channels} channels, which files of pictures "
+                "cannot have: use proxmatch.reconstruct in Python"
+            )
+        if not known.pictures and not how["simulate"]:
+            raise InputError(
+                f"measurements of {problem} are not pictures; with --simulate they are made from "
+                "clean pictures"
+            )
         read = options(problem, given)
         if how["format"] not in ("png", "tif") or how["bits"] not in (None, 8, 16):
             raise InputError("--format is png or tif, --bits 8 or 16")
@@ -305,12 +314,11 @@ class FileBatch:
         self, names: list[str], files: list[ImageFile], advance: Callable[[int], None]
     ) -> tuple[dict[str, dict[str, Any]], dict[str, bytes]]:
         channels = len(files[0].pixels)
-        build = lru_cache(maxsize=1)(builder(self.problem, self.options, channels))
-        truth, y, starts = self._measured(files, build)
+        truth, y, starts, simulated = self._measured(files)
         found = reconstruct(
             self._denoiser(channels),
             y,
-            build,
+            simulated or builder(self.problem, self.options, channels),
             iterations=self.iterations,
             tile=self.tile,
             batch=self.batch,
@@ -340,8 +348,7 @@ class FileBatch:
         """What a result was made from and its truth, if known, as pictures; None if it is gone."""
         try:
             file = self._opened(self.files[name])
-            build = builder(self.problem, self.options, len(file.pixels))
-            truth, y, _ = self._measured([file], build)
+            truth, y, _, _ = self._measured([file])
         except (DataError, InputError, OSError, KeyError):
             return None
         if truth is None:
@@ -361,20 +368,31 @@ class FileBatch:
         return self.prepared[channels]
 
     def _measured(
-        self, files: list[ImageFile], build: Builder
-    ) -> tuple[Tensor | None, Tensor, list[float]]:
-        """The clean images (if they are), measurements, and the PSNR of x_0."""
+        self, files: list[ImageFile]
+    ) -> tuple[Tensor | None, Tensor, list[float], Builder | None]:
+        """The clean images, measurements, the PSNR of x_0, and what made the measurements.
+
+        Files that are measurements themselves have none of these but the second.
+        """
         images = torch.stack([file.pixels for file in files])
         if not self.simulate:
-            return None, images, []
+            return None, images, [], None
         factor = reduction(self.problem, self.options)
         height, width = (n // factor * factor for n in images.shape[-2:])
+        if not height or not width:
+            raise InputError(
+                f"{images.shape[-1]} x {images.shape[-2]} pixels, too few to become one of "
+                f"{factor} x {factor}"
+            )
         images = images[..., :height, :width].contiguous()
         place = next(self.model.parameters())
-        problem = placed(build((height // factor, width // factor)), place)
+        channels = images.shape[1]
+        problem = make_problem(self.problem, (height, width), self.options, channels=channels)
+        problem = placed(problem, place)
         truth = images.to(place)
         y = problem.measure(truth, ids=[file.digest for file in files], seed=self.seed)
-        return truth, y, [round(v, 4) for v in psnr(problem.initial(y), truth).tolist()]
+        starts = [round(v, 4) for v in psnr(problem.initial(y), truth).tolist()]
+        return truth, y, starts, lambda size: problem
 
 
 def _remote(

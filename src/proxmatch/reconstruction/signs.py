@@ -58,8 +58,8 @@ ADVICE = {
     Sign.NOISE: "it is full of noise: the prior is too weak, or of another domain",
     Sign.RANGE: "it leaves the range of images, [0, 1]: the prior is of another domain, or the "
     "measurements are in other units",
-    Sign.FAR: "a plain linear reconstruction speaks against it, and less against its start: the "
-    "strength is wrong, or the prior of another domain",
+    Sign.FAR: "judged by a plain linear reconstruction, it is worse than its start: the strength "
+    "is wrong, or the prior is of another domain",
     Sign.UNSETTLED: "it was still changing at the last step: the prior is too strong, or there "
     "were too few steps",
 }

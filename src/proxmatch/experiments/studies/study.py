@@ -72,11 +72,14 @@ def run_study(
     """
     if not work.data.is_dir():
         raise InputError(f"{work.data} is not a folder; give the one that holds the images")
+    planned = study.plan(work)
+    wanted = _kept(planned, work.only)
+    if not wanted:
+        why = "no cell has all of these settings" if planned else "name denoisers (--models)"
+        raise InputError(f"there is nothing to compute for the study {study.name!r}: {why}")
     store = Store(out / "cells")
     code = source_digest(study)
-    planned = study.plan(work)
     keys = [address({"study": study.name, "settings": s, "code": code}) for s in planned]
-    wanted = _kept(planned, work.only)
     for number, settings in enumerate(wanted):
         key = keys[planned.index(settings)]
         on_cell(number, len(wanted), ", ".join(str(v) for v in settings.values()))
