@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -25,6 +27,12 @@ def bfloat16_is_fast(device: torch.device) -> bool:
 def finest(device: torch.device) -> torch.dtype:
     """The most precise numbers of a device: Apple's GPUs have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has had, in MiB; macOS tells bytes, others KiB."""
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 @contextmanager

@@ -60,8 +60,9 @@ def command(
     from proxmatch.errors import InputError
     from proxmatch.learning import PRESETS, RunStatus, TrainingSettings, state, train
     from proxmatch.learning.engine import one_process
+    from proxmatch.learning.fine_tune import CROP
     from proxmatch.learning.progress import bar
-    from proxmatch.learning.training import CROP, continued
+    from proxmatch.learning.training import continued
 
     place = _options.compute(device, threads)
     name = family if family in PRESETS else f"{family}-compact"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from proxmatch._internal.files import write_json, write_together
+from proxmatch._internal.hardware import peak_memory_mb
 from proxmatch._internal.provenance import versions
 from proxmatch.experiments import (
     certificates,
@@ -116,7 +116,7 @@ def _manifest(
     done = [key for key in keys if key in store]
     results = {key: store.result(key) for key in done}
     worker = max((r.get("peak_memory_mb", 0.0) for r in results.values()), default=0.0)
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    own = peak_memory_mb()
     return {
         "scale": scale.name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 import warnings
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proxmatch._internal.hardware import peak_memory_mb
 from proxmatch.baselines import BASELINES, Identity
 from proxmatch.data import ImageDomain, encode_image
 from proxmatch.data.embedded import embedded_picture
@@ -56,8 +56,7 @@ def perform(cell: Cell, inputs: Inputs, needs: Mapping[str, Outcome], shop: Work
     finally:
         torch.set_num_threads(threads)
     outcome.result["seconds"] = round(time.perf_counter() - started, 2)
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    outcome.result["peak_memory_mb"] = round(usage.ru_maxrss / 1024, 1)
+    outcome.result["peak_memory_mb"] = round(peak_memory_mb(), 1)
     return outcome
 
 
