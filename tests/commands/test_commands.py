@@ -347,7 +347,7 @@ def test_a_picture_that_is_too_small_is_named_and_left_out(
         "--iterations", 1, "--out", tmp_path / "out",
     )  # fmt: skip
     assert done.code == int("suspicious" in done.out), done.err
-    assert "1 file(s) left out: dot.png: size must be" in done.err
+    assert "1 file(s) left out: dot.png: 3 x 3 pixels, too few" in done.err
     assert [p.name for p in (tmp_path / "out").glob("*.png")] == ["good.png"]
 
 

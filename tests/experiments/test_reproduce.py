@@ -31,6 +31,9 @@ from proxmatch.report.scenes import read_whole
 from tests.experiments import tiny
 from tests.ray_workers import working
 
+#: The toys that are trained here harm every picture.
+pytestmark = pytest.mark.filterwarnings("ignore::proxmatch.errors.SuspiciousWarning")
+
 SAME = ("images.csv", "iterations.csv", "claims.json", "tables", "pictures/index.json")
 
 

@@ -37,6 +37,12 @@ from proxmatch.learning import (
 from proxmatch.metrics import psnr
 from proxmatch.pnp import pnp_pgd
 
+#: The toys that are trained here harm every picture, the least at levels below their own.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::proxmatch.errors.SuspiciousWarning"),
+    pytest.mark.filterwarnings("ignore::proxmatch.errors.LevelWarning"),
+]
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -240,12 +240,11 @@ def choose_strength(
         SuspiciousWarning: none is better than the start of the iteration, on these images.
 
     Example:
-        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.baselines import Wiener
         >>> from proxmatch.problems import denoising
-        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
-        >>> images = torch.rand(1, 1, 8, 8)
-        >>> problem = denoising(8, channels=1, iterations=2)
-        >>> found = choose_strength(denoiser, images, problem, strengths=(0.1,))
+        >>> images = torch.linspace(0, 1, 16).expand(1, 1, 16, 16)
+        >>> problem = denoising(16, channels=1, iterations=2)
+        >>> found = choose_strength(Wiener.fit(images, 0.1), images, problem, strengths=(0.1,))
         >>> sorted(trial.strength for trial in found.table)
         [0.1, 1.0]
     """
@@ -306,11 +305,11 @@ def choose_strength_from_measurements(
         seed: of the simulated noise.
 
     Example:
-        >>> from proxmatch.denoisers import LPN, LPNConfig
+        >>> from proxmatch.baselines import Wiener
         >>> from proxmatch.problems import denoising
-        >>> denoiser = LPN(LPNConfig(channels=1, size=8, hidden=4, features=3, strides=(2,)))
-        >>> problem = denoising(8, channels=1, iterations=2)
-        >>> y = problem.measure(torch.rand(1, 1, 8, 8))
+        >>> flat = torch.full((1, 1, 16, 16), 0.5)
+        >>> problem = denoising(16, channels=1, iterations=2)
+        >>> denoiser, y = Wiener.fit(flat, 0.1), problem.measure(flat)
         >>> found = choose_strength_from_measurements(denoiser, y, problem, strengths=(0.1,))
         >>> found.denoiser.record["measurements"]
         1
