@@ -74,8 +74,8 @@ def jacobian_spectrum(
         x: where, ``(B, C, H, W)``, or images in any form of :mod:`proxmatch.data.any_form`.
         sigma: noise level, as in the denoiser's ``forward``.
         iterations: Lanczos iterations.
-        start: first vectors, the shape of x, such as the ``direction`` at a nearby point, from
-            which far fewer iterations find the smallest eigenvalue. Random unless given.
+        start: first vectors, the shape of x; random unless given. From the ``direction`` at a
+            nearby point its eigenvalue is soon found again, but another may be the smallest now.
         seed: of the random start, the same vector for every image.
 
     Raises:
